@@ -1,0 +1,332 @@
+"""One generator, run in four ways: plain, asynchronous, streaming, asynchronous streaming.
+
+A *flow* is a generator that describes work once for all four. It yields
+
+- a :class:`Call` (or another :class:`Step`) for everything that may have to be waited for, and is resumed with its result, and
+- anything else to emit it to the reader of the stream;
+
+its return value is the last thing emitted. The drivers :func:`run`, :func:`arun`, :func:`stream` and :func:`astream` execute a flow.
+An asynchronous driver awaits awaitable results and moves a ``blocking`` call to a thread; a synchronous one runs awaitables on a
+private event loop. Errors, cancellation and the early close of a stream (as :class:`StreamClosed`) are raised inside the flow, at the
+yield that was waiting, so that its clean-up runs and may itself yield calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from attrs import define, field
+
+from lagent.schema import SessionId
+
+__all__ = [
+    "END",
+    "Call",
+    "Flow",
+    "Gather",
+    "Sleep",
+    "Step",
+    "Stream",
+    "StreamClosed",
+    "arun",
+    "astream",
+    "current_session",
+    "invoke",
+    "run",
+    "stream",
+]
+
+T = TypeVar("T")
+
+Flow = Generator[Any, Any, T]
+"""A generator that yields steps and emissions and returns ``T``."""
+
+END: Any = object()
+"""What a :class:`Stream` gives once it is exhausted."""
+
+current_session: contextvars.ContextVar[SessionId | None] = contextvars.ContextVar("lagent_session", default=None)
+"""The session whose call is running, so that an agent called without ``session_id`` inside another's ``forward`` joins it."""
+
+
+class StreamClosed(BaseException):
+    """Raised inside a flow whose reader closed the stream before its end."""
+
+
+class Step(Protocol):
+    """Something that a flow waits for."""
+
+    def run(self) -> Any: ...
+    async def arun(self) -> Any: ...
+
+
+@define(slots=True)
+class Call:
+    """A call whose result the flow waits for.
+
+    Attributes:
+        function, args, kwargs: what to call. The result may be awaitable or a :class:`concurrent.futures.Future`.
+        blocking: the call may wait for something outside the process, so asynchronous drivers run it in a thread
+            unless ``function`` is a coroutine function.
+        session_id: if given, the value of :data:`current_session` during the call.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(factory=dict)
+    blocking: bool = field(default=False, kw_only=True)
+    session_id: SessionId | None = field(default=None, kw_only=True)
+
+    def run(self) -> Any:
+        token = current_session.set(self.session_id) if self.session_id is not None else None
+        try:
+            value = self.function(*self.args, **self.kwargs)
+            if isinstance(value, Future):
+                return value.result()
+            return _wait(value) if inspect.isawaitable(value) else value
+        finally:
+            if token is not None:
+                current_session.reset(token)
+
+    async def arun(self) -> Any:
+        token = current_session.set(self.session_id) if self.session_id is not None else None
+        try:
+            if self.blocking and not inspect.iscoroutinefunction(self.function):
+                value = await _in_thread(functools.partial(self.function, *self.args, **self.kwargs))
+            else:
+                value = self.function(*self.args, **self.kwargs)
+            if isinstance(value, Future):
+                return value.result() if value.done() else await asyncio.wrap_future(value)
+            return await value if inspect.isawaitable(value) else value
+        finally:
+            if token is not None:
+                current_session.reset(token)
+
+
+@define(slots=True)
+class Gather:
+    """Several flows at once; gives the list of their results. What they emit is dropped.
+
+    Threads run them in a synchronous driver, tasks in an asynchronous one. The first error is raised when all have ended.
+    """
+
+    flows: Sequence[Flow[Any]]
+
+    def run(self) -> list[Any]:
+        if len(self.flows) == 1:
+            return [run(self.flows[0])]
+        with ThreadPoolExecutor(len(self.flows) or 1, thread_name_prefix="lagent-gather") as pool:
+            futures = [pool.submit(contextvars.copy_context().run, run, flow) for flow in self.flows]
+        return [future.result() for future in futures]
+
+    async def arun(self) -> list[Any]:
+        tasks = [asyncio.ensure_future(arun(flow)) for flow in self.flows]
+        try:
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
+
+
+@define(slots=True)
+class Sleep:
+    """A pause of some seconds."""
+
+    seconds: float
+
+    def run(self) -> None:
+        time.sleep(self.seconds)
+
+    async def arun(self) -> None:
+        await asyncio.sleep(self.seconds)
+
+
+class Stream:
+    """An iterator, asynchronous or not, whose items and whose closing a flow waits for.
+
+    Args:
+        source: a generator, iterator, async generator or async iterator.
+        blocking: whether taking an item from a synchronous ``source`` may wait.
+        session_id: see :class:`Call`.
+    """
+
+    def __init__(self, source: Any, *, blocking: bool = False, session_id: SessionId | None = None) -> None:
+        self._source = source
+        self._asynchronous = hasattr(source, "__anext__")
+        # A cancelled task leaves its thread inside next(); closing has to wait for it, as a running generator refuses.
+        self._lock = threading.Lock()
+        self._take = Call(
+            self._anext if self._asynchronous else self._next,
+            blocking=blocking and not self._asynchronous,
+            session_id=session_id,
+        )
+
+    @staticmethod
+    def accepts(value: Any) -> bool:
+        """Whether ``value`` is something to iterate rather than a result."""
+        return hasattr(value, "__anext__") or hasattr(value, "__next__")
+
+    def next(self) -> Call:
+        """The call that gives the next item, or :data:`END`."""
+        return self._take
+
+    def close(self) -> Call:
+        """The call that ends the source, whether it is exhausted or not."""
+        return Call(self._close, blocking=self._take.blocking)
+
+    def _next(self) -> Any:
+        with self._lock:
+            return next(self._source, END)
+
+    async def _anext(self) -> Any:
+        return await anext(self._source, END)
+
+    def _close(self) -> Any:
+        if self._asynchronous:
+            return self._source.aclose() if hasattr(self._source, "aclose") else None
+        if hasattr(self._source, "close"):
+            with self._lock:
+                self._source.close()
+        return None
+
+
+def invoke(function: Callable[..., Any], *args: Any, blocking: bool, session_id: SessionId, **kwargs: Any) -> Flow[Any]:
+    """Call ``function`` of whatever colour with ``session_id`` and give its result; of a stream, emit all items and give the last.
+
+    Args:
+        function: a plain, coroutine, generator or async generator function.
+        blocking: whether a synchronous ``function`` may wait.
+    """
+    result = yield Call(function, args, {**kwargs, "session_id": session_id}, blocking=blocking, session_id=session_id)
+    if not Stream.accepts(result):
+        return result
+    source, last = Stream(result, blocking=blocking, session_id=session_id), None
+    try:
+        while (item := (yield source.next())) is not END:
+            yield item
+            last = item
+    finally:
+        yield source.close()
+    return last
+
+
+# Drivers ---------------------------------------------------------------------------------------------------------
+
+
+def stream(flow: Flow[T]) -> Iterator[Any]:
+    """Run ``flow`` and yield what it emits, its return value last."""
+    resume, value, last, closed = flow.send, None, END, False
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration as stop:
+            if not closed and stop.value is not last:
+                yield stop.value
+            return
+        except StreamClosed:
+            return
+        resume, value = flow.send, None
+        try:
+            if hasattr(step, "arun"):
+                value = step.run()
+            elif not closed:
+                last = step
+                yield step
+        except GeneratorExit:
+            resume, value, closed = flow.throw, StreamClosed(), True
+        except BaseException as error:
+            resume, value = flow.throw, error
+
+
+async def astream(flow: Flow[T]) -> AsyncIterator[Any]:
+    """:func:`stream` for asynchronous callers."""
+    resume, value, last, closed = flow.send, None, END, False
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration as stop:
+            if not closed and stop.value is not last:
+                yield stop.value
+            return
+        except StreamClosed:
+            return
+        resume, value = flow.send, None
+        try:
+            if hasattr(step, "arun"):
+                value = await step.arun()
+            elif not closed:
+                last = step
+                yield step
+        except GeneratorExit:
+            resume, value, closed = flow.throw, StreamClosed(), True
+        except BaseException as error:
+            resume, value = flow.throw, error
+
+
+def run(flow: Flow[T]) -> T:
+    """Run ``flow`` and give its return value."""
+    result: Any = None
+    for result in stream(flow):  # noqa: B007
+        pass
+    return result  # type: ignore[no-any-return]
+
+
+async def arun(flow: Flow[T]) -> T:
+    """:func:`run` for asynchronous callers."""
+    result: Any = None
+    async for result in astream(flow):  # noqa: B007
+        pass
+    return result  # type: ignore[no-any-return]
+
+
+# Crossing between threads and event loops ------------------------------------------------------------------------
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """The threads of blocking calls; not the loop's own pool, which name look-ups share and long model calls would fill."""
+    return ThreadPoolExecutor(max_workers=64, thread_name_prefix="lagent-blocking")
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(_threads(), context.run, function)
+
+
+_loop_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def _private_loop() -> asyncio.AbstractEventLoop:
+    """The event loop, in a daemon thread, on which synchronous agents run asynchronous components."""
+    global _loop
+    with _loop_lock:
+        if _loop is None or _loop.is_closed():
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="lagent-loop", daemon=True).start()
+        return _loop
+
+
+def _wait(awaitable: Awaitable[T]) -> T:
+    async def settle() -> T:
+        return await awaitable
+
+    coroutine: Coroutine[Any, Any, T] = settle()
+    future = asyncio.run_coroutine_threadsafe(coroutine, _private_loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise

@@ -1,0 +1,15 @@
+"""Models: the interface, and what installed distributions add to it."""
+
+from lagent.llms.base import AsyncBaseLLM, AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest
+from lagent.llms.meta_template import INTERNLM2_META, LMTemplateParser, check_template
+
+__all__ = [
+    "INTERNLM2_META",
+    "AsyncBaseLLM",
+    "AsyncLLMMixin",
+    "BaseLLM",
+    "Capabilities",
+    "LMTemplateParser",
+    "ModelRequest",
+    "check_template",
+]

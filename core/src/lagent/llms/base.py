@@ -1,0 +1,360 @@
+"""The interface of models, synchronous and asynchronous, from one implementation."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+from attrs import define, field
+
+from lagent import flow
+from lagent.errors import (
+    EngineError,
+    ModelConfigurationError,
+    ModelConnectionError,
+    ModelError,
+    ModelTimeoutError,
+    RateLimitError,
+    UnsupportedCapabilityError,
+)
+from lagent.flow import END, Call, Flow, Gather, Sleep, Stream
+from lagent.llms.meta_template import LMTemplateParser
+from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId, ToolCallDelta, to_data
+
+__all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM", "Capabilities", "ModelRequest"]
+
+Message = dict[str, Any]
+
+
+@define(frozen=True)
+class Capabilities:
+    """What a model can do by itself. What it lacks is emulated or refused before the call, never dropped.
+
+    Attributes:
+        system_role: takes system messages (else their text is put before the first user message).
+        tools: takes ``tools`` and answers with :attr:`ModelResponse.tool_calls`.
+        json_schema: constrains its output to ``output_schema``.
+        grammar: constrains its output to the sampling parameter ``grammar``.
+        streaming: yields its answer as it is written (else in one piece).
+        images: takes images among the content parts.
+        logprobs: returns log-probabilities on request.
+        raw_prompts: continues a plain text (:meth:`BaseLLM.generate`).
+        prefix_caching: reuses the work done on a common beginning of prompts.
+    """
+
+    system_role: bool = True
+    tools: bool = False
+    json_schema: bool = False
+    grammar: bool = False
+    streaming: bool = False
+    images: bool = False
+    logprobs: bool = False
+    raw_prompts: bool = False
+    prefix_caching: bool = False
+
+
+@define
+class ModelRequest:
+    """One request to a model.
+
+    Attributes:
+        messages: the conversation in OpenAI's form; not to be changed.
+        prompt: the text to continue, where the request is for raw text or a ``meta_template`` rendered ``messages``.
+        session_id: whose request it is.
+        request_id: unique for every request and every retry; the only id that an engine may see.
+        tools: function schemas in OpenAI's form, ``{"type": "function", "function": {"name", "description", "parameters"}}``.
+        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or ``{"type": "function", "function": {"name": …}}``.
+        output_schema: JSON schema that the answer has to follow.
+        params: sampling parameters under lagent's names, defaults of the model included.
+    """
+
+    messages: list[Message] = field(factory=list)
+    prompt: str | None = None
+    session_id: SessionId = 0
+    request_id: str = field(factory=lambda: uuid.uuid4().hex)
+    tools: list[Message] | None = None
+    tool_choice: str | Message | None = None
+    output_schema: dict[str, Any] | None = None
+    params: dict[str, Any] = field(factory=dict)
+
+
+_RETRIED = (RateLimitError, ModelConnectionError, ModelTimeoutError, EngineError)
+
+
+class BaseLLM:
+    """Base of models.
+
+    A backend implements :meth:`_complete`, :meth:`_stream`, or both (each is derived from the other), declares its
+    :attr:`capabilities`, and gets ``chat``, ``stream_chat``, ``generate`` and ``stream_generate`` with checks, templates and retries.
+    A model in lagent's own style that overrides ``generate`` or ``chat`` works as well.
+
+    Args:
+        path: the model's path or name.
+        tokenizer_only: accepted for lagent's sake.
+        template_parser: makes a prompt of messages by ``meta_template``.
+        meta_template: the chat format to use instead of the model's own; see :class:`LMTemplateParser`.
+        max_new_tokens, top_p, top_k, temperature, repetition_penalty, stop_words: defaults of the sampling parameters.
+        retries: how often a request that failed for a passing reason is sent again; ``math.inf`` for without end.
+        gen_params: defaults of further sampling parameters.
+    """
+
+    capabilities: Capabilities = Capabilities()
+    blocking: ClassVar[bool] = True
+    """Whether calls wait for something, so that an asynchronous agent has to make them in a thread."""
+    sampling_parameters: ClassVar[frozenset[str] | None] = None
+    """The names of the sampling parameters that the model knows; ``None`` if it takes any."""
+
+    def __init__(
+        self,
+        path: str = "",
+        tokenizer_only: bool = False,
+        template_parser: Callable[[Any], LMTemplateParser] = LMTemplateParser,
+        meta_template: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        max_new_tokens: int | None = 512,
+        top_p: float | None = 0.8,
+        top_k: int | None = 40,
+        temperature: float | None = 0.8,
+        repetition_penalty: float | None = 1.0,
+        stop_words: Sequence[str] | str | None = None,
+        retries: float = 0,
+        **gen_params: Any,
+    ) -> None:
+        self.path = path
+        self.tokenizer_only = tokenizer_only
+        self.meta_template = meta_template
+        self.template_parser = template_parser(meta_template)
+        self.retries = retries
+        self.gen_params: dict[str, Any] = {
+            "max_new_tokens": max_new_tokens,
+            "top_p": top_p,
+            "top_k": top_k,
+            "temperature": temperature,
+            "repetition_penalty": repetition_penalty,
+            "stop_words": [stop_words] if isinstance(stop_words, str) else list(stop_words or ()),
+        }
+        self.gen_params = self.update_gen_params(**gen_params)
+
+    # For backends
+
+    def _complete(self, request: ModelRequest) -> Any:
+        """Answer ``request`` whole: a :class:`ModelResponse`, or an awaitable of one in an asynchronous model."""
+        if not self._overrides("generate"):
+            raise NotImplementedError(f"{type(self).__name__} implements neither _complete, _stream nor generate")
+        prompt = request.prompt if request.prompt is not None else self.template_parser(request.messages)
+        return self.generate(prompt, **request.params)
+
+    def _stream(self, request: ModelRequest) -> Any:
+        """Answer ``request`` as an iterator (asynchronous in an asynchronous model) of :class:`ModelChunk`.
+
+        Closing the iterator stops the generation.
+        """
+        raise NotImplementedError
+
+    def close_session(self, session_id: SessionId) -> Any:
+        """Release what the model holds for a session."""
+
+    def close(self) -> Any:
+        """Release the engine or connection."""
+
+    # For users
+
+    def chat(self, inputs: Any, session_id: Any = 0, **options: Any) -> Any:
+        """Answer a conversation.
+
+        Args:
+            inputs: messages in OpenAI's form, or a list of such conversations (answered as a batch).
+            session_id: whose request it is.
+            options: ``tools``, ``tool_choice``, ``output_schema`` (see :class:`ModelRequest`) and sampling parameters.
+
+        Returns:
+            The :class:`ModelResponse`, or a list of them for a batch.
+
+        Raises:
+            ModelError: see :mod:`lagent.errors`.
+        """
+        return flow.run(self._answer(inputs, session_id, options))
+
+    def stream_chat(self, inputs: Any, session_id: Any = 0, **options: Any) -> Any:
+        """:meth:`chat` as an iterator of :class:`ModelChunk`; closing it stops the generation."""
+        return flow.stream(self._answer_streaming(self._request(inputs, session_id, options)))
+
+    def generate(self, inputs: Any, session_id: Any = 0, **options: Any) -> Any:
+        """Continue a raw text (or each of a list of texts) without any chat template."""
+        return flow.run(self._answer(inputs, session_id, options))
+
+    def stream_generate(self, inputs: str, session_id: Any = 0, **options: Any) -> Any:
+        """:meth:`generate` as an iterator of :class:`ModelChunk`."""
+        return flow.stream(self._answer_streaming(self._request(inputs, session_id, options)))
+
+    def update_gen_params(self, **params: Any) -> dict[str, Any]:
+        """The model's sampling parameters with ``params`` on top.
+
+        Raises:
+            ModelConfigurationError: the model does not know one of the names.
+        """
+        if self.sampling_parameters is not None and (unknown := params.keys() - self.sampling_parameters):
+            raise ModelConfigurationError(
+                f"{type(self).__name__} knows no sampling parameter {', '.join(map(repr, sorted(unknown)))}; "
+                f"it knows {', '.join(sorted(self.sampling_parameters))}"
+            )
+        if isinstance(params.get("stop_words"), str):
+            params["stop_words"] = [params["stop_words"]]
+        return {**self.gen_params, **params}
+
+    # One implementation for both colours
+
+    def _request(self, inputs: Any, session_id: SessionId, options: dict[str, Any]) -> ModelRequest:
+        """Check what is asked against what the model can do, before anything is sent."""
+        options = dict(options)
+        known = {name: options.pop(name, None) for name in ("tools", "tool_choice", "output_schema")}
+        request = ModelRequest(session_id=session_id, params=self.update_gen_params(**options), **known)
+        for needed, wanted in (
+            ("tools", request.tools),
+            ("json_schema", request.output_schema),
+            ("grammar", options.get("grammar")),
+        ):
+            if wanted and not getattr(self.capabilities, needed):
+                raise UnsupportedCapabilityError(
+                    f"{type(self).__name__} ({self.path or 'no path'}) does not support {needed!r}: leave it out, choose another "
+                    "model, or let a parser do it from the text (output_format=)"
+                )
+        if isinstance(inputs, str):
+            if not self.capabilities.raw_prompts:
+                raise UnsupportedCapabilityError(f"{type(self).__name__} takes messages only: call chat, not generate")
+            request.prompt = inputs
+            return request
+        request.messages = inputs if self.capabilities.system_role else _without_system(inputs)
+        if self.meta_template and self.capabilities.raw_prompts:
+            request.prompt = self.template_parser(request.messages)
+        return request
+
+    @classmethod
+    def _overrides(cls, method: str) -> bool:
+        """Whether a backend has its own ``method``."""
+        return getattr(cls, method) not in (getattr(BaseLLM, method), getattr(AsyncLLMMixin, method, None))
+
+    def _answer(self, inputs: Any, session_id: Any, options: dict[str, Any]) -> Flow[Any]:
+        if isinstance(inputs, (str, Mapping)) or not inputs or isinstance(inputs[0], Mapping):
+            return (yield from self._retrying(self._request(inputs, session_id, options)))
+        ids = session_id if isinstance(session_id, (list, tuple)) else [session_id] * len(inputs)
+        requests = [self._request(one, id_, options) for one, id_ in zip(inputs, ids, strict=True)]
+        return (yield from self._batch(requests))
+
+    def _batch(self, requests: list[ModelRequest]) -> Flow[list[ModelResponse]]:
+        """Answer several requests; an engine with batches of its own overrides this."""
+        responses: list[ModelResponse] = yield Gather([self._retrying(request) for request in requests])
+        return responses
+
+    def _retrying(self, request: ModelRequest) -> Flow[ModelResponse]:
+        attempt = 0
+        while True:
+            try:
+                if self._overrides("_complete") or not self._overrides("_stream"):
+                    return _as_response((yield Call(self._complete, (request,))))
+                return (yield from self._fold(request))
+            except _RETRIED as error:
+                yield from self._pause(attempt, error)
+            attempt += 1
+            request = attrs.evolve(request, request_id=uuid.uuid4().hex)
+
+    def _fold(self, request: ModelRequest) -> Flow[ModelResponse]:
+        builder = ResponseBuilder()
+        source = Stream(self._stream(request))
+        try:
+            while (chunk := (yield source.next())) is not END:
+                builder.add(chunk)
+        finally:
+            yield source.close()
+        return builder.response()
+
+    def _answer_streaming(self, request: ModelRequest) -> Flow[ModelChunk]:
+        """Emit the chunks. A retry happens only as long as nothing was emitted."""
+        attempt = 0
+        while True:
+            builder, chunk = ResponseBuilder(), None
+            try:
+                if not self._overrides("_stream"):
+                    return builder.add(_as_chunk(_as_response((yield Call(self._complete, (request,))))))
+                source = Stream(self._stream(request))
+                try:
+                    while (item := (yield source.next())) is not END:
+                        chunk = builder.add(item)
+                        yield chunk
+                finally:
+                    yield source.close()
+                if chunk is None or not builder.finished:
+                    chunk = builder.add(ModelChunk(finish_reason="stop"))
+                return chunk
+            except _RETRIED as error:
+                if chunk is not None:
+                    raise
+                yield from self._pause(attempt, error)
+            attempt += 1
+            request = attrs.evolve(request, request_id=uuid.uuid4().hex)
+
+    def _pause(self, attempt: int, error: ModelError) -> Flow[None]:
+        """Wait before the next try: as long as the server says, else exponentially longer with full jitter."""
+        if attempt >= self.retries:
+            raise error
+        asked = getattr(error, "retry_after", None)
+        yield Sleep(asked if asked is not None else random.uniform(0, min(60.0, 0.5 * 2**attempt)))
+
+
+class AsyncLLMMixin:
+    """Turns the methods of a model into coroutine functions and async generators; goes before the base class."""
+
+    blocking: ClassVar[bool] = False
+
+    async def chat(self: Any, inputs: Any, session_id: Any = 0, **options: Any) -> Any:
+        """See :meth:`BaseLLM.chat`."""
+        return await flow.arun(self._answer(inputs, session_id, options))
+
+    def stream_chat(self: Any, inputs: Any, session_id: Any = 0, **options: Any) -> AsyncIterator[ModelChunk]:
+        """See :meth:`BaseLLM.stream_chat`."""
+        return flow.astream(self._answer_streaming(self._request(inputs, session_id, options)))
+
+    async def generate(self: Any, inputs: Any, session_id: Any = 0, **options: Any) -> Any:
+        """See :meth:`BaseLLM.generate`."""
+        return await flow.arun(self._answer(inputs, session_id, options))
+
+    def stream_generate(self: Any, inputs: str, session_id: Any = 0, **options: Any) -> AsyncIterator[ModelChunk]:
+        """See :meth:`BaseLLM.stream_generate`."""
+        return flow.astream(self._answer_streaming(self._request(inputs, session_id, options)))
+
+
+class AsyncBaseLLM(AsyncLLMMixin, BaseLLM):
+    """Base of asynchronous models: :meth:`_complete` is a coroutine function, :meth:`_stream` an async generator."""
+
+
+def _as_response(value: Any) -> ModelResponse:
+    return value if isinstance(value, ModelResponse) else ModelResponse(content=str(value))
+
+
+def _as_chunk(response: ModelResponse) -> ModelChunk:
+
+    return ModelChunk(
+        content=response.content,
+        reasoning=response.reasoning or "",
+        tool_calls=[
+            ToolCallDelta(i, c.name, c.arguments if isinstance(c.arguments, str) else json.dumps(to_data(c.arguments)), c.id)
+            for i, c in enumerate(response.tool_calls)
+        ],
+        finish_reason=response.finish_reason or "stop",
+        usage=response.usage,
+        extra=response.extra,
+    )
+
+
+def _without_system(messages: list[Message]) -> list[Message]:
+    system = [str(message["content"]) for message in messages if message["role"] == "system"]
+    rest = [message for message in messages if message["role"] != "system"]
+    if system and rest and isinstance(rest[0]["content"], str):
+        rest[0] = {**rest[0], "content": "\n\n".join([*system, rest[0]["content"]])}
+    elif system:
+        rest.insert(0, {"role": "user", "content": "\n\n".join(system)})
+    return rest
