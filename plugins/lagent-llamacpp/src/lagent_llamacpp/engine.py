@@ -1,0 +1,180 @@
+"""llama.cpp in this process: loading a file, running completions, errors in lagent's terms."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import urllib.request
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
+from lagent.flow import END, Call, Flow
+
+__all__ = ["Engine", "Generation"]
+
+Body = dict[str, Any]
+
+
+class Engine:
+    """A loaded model.
+
+    Args:
+        file: the GGUF file.
+        n_ctx: tokens that one request may take, prompt and answer.
+        n_parallel: requests that run at the same time; more of them wait.
+        n_threads: threads that compute.
+        n_gpu_layers: layers to keep on a GPU, where xllamacpp was built for one.
+        cache_ram: MiB of memory that may hold the states of conversations which no running request uses.
+        chat_template: a Jinja chat template instead of the file's own.
+
+    Raises:
+        ModelConfigurationError: llama.cpp cannot load the file.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        n_ctx: int,
+        n_parallel: int,
+        n_threads: int,
+        n_gpu_layers: int,
+        cache_ram: int,
+        chat_template: str | None,
+    ) -> None:
+        import xllamacpp  # type: ignore[import-untyped]
+
+        params = xllamacpp.CommonParams()
+        params.model.path = str(file)
+        params.n_ctx, params.n_parallel = n_ctx * n_parallel, n_parallel
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = n_threads
+        params.n_gpu_layers = n_gpu_layers
+        params.cache_ram_mib = cache_ram
+        # A prompt can be cancelled between its batches only.
+        params.n_batch = params.n_ubatch = 128
+        if chat_template is not None:
+            params.chat_template = chat_template
+        # xllamacpp always opens a port. Nobody else gets past this key.
+        self._key = secrets.token_hex(32)
+        params.api_keys, params.hostnames, params.port = [self._key], ["127.0.0.1"], 0
+        params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
+        params.verbosity = -1
+        try:
+            self._server = xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise ModelConfigurationError(
+                f"llama.cpp cannot load {str(file)!r}: the file is damaged or incomplete, its architecture is newer than the installed "
+                f"xllamacpp, or memory is short ({error})"
+            ) from error
+        self._threads = ThreadPoolExecutor(n_parallel, thread_name_prefix="lagent-llamacpp")
+        self._grammar_of: Callable[[str], str] = xllamacpp.json_schema_to_grammar
+
+    def start(self, kind: Literal["chat", "text"], body: Body) -> Generation:
+        """Begin a completion of ``body["messages"]`` or ``body["prompt"]``, in the form of the OpenAI routes of llama.cpp's server."""
+        handle = self._server.handle_chat_completions if kind == "chat" else self._server.handle_completions
+        generation = Generation()
+        self._threads.submit(generation.run, handle, {**body, "stream": True, "return_progress": True})
+        return generation
+
+    def ask(self, route: str, body: Body | None = None) -> Any:
+        """The answer of one of the server's routes that xllamacpp gives no method for."""
+        request = urllib.request.Request(
+            self._server.listening_address + route,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+        )
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def grammar(self, schema: Body) -> str:
+        """A grammar for JSON of ``schema``, without the optional white space that small models lose themselves in.
+
+        Raises:
+            ModelConfigurationError: ``schema`` is not a JSON schema that llama.cpp can turn into a grammar.
+        """
+        layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+        try:
+            return self._grammar_of(json.dumps({**schema, "x-guidance": layout}))
+        except (RuntimeError, ValueError) as error:
+            raise ModelConfigurationError(
+                f"llama.cpp cannot follow the JSON schema {json.dumps(schema):.200}: {error}"
+            ) from error
+
+    def close(self) -> None:
+        """Unload the model once running requests have ended."""
+        self._threads.shutdown(wait=True)
+        del self._server
+
+
+class Generation:
+    """A running completion: its pieces, and the switch that stops it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pieces: deque[Any] = deque()
+        self._reader: Future[Any] | None = None
+        self._closed = False
+
+    def next(self) -> Flow[Any]:
+        """Wait for the next piece in the form of llama.cpp's server; :data:`~lagent.flow.END` after the last.
+
+        Raises:
+            ModelError: the request failed.
+        """
+        piece = yield Call(self._take)
+        if isinstance(piece, BaseException):
+            raise piece
+        if isinstance(piece, dict) and "error" in piece:
+            raise _error(piece["error"])
+        return piece
+
+    def close(self) -> None:
+        """Stop the completion at its next token."""
+        self._closed = True
+
+    def run(self, handle: Callable[[Body, Callable[[Body], bool]], Any], body: Body) -> None:
+        """Run the completion in this thread."""
+        try:
+            if not self._closed:
+                handle(body, self._put)
+        except (RuntimeError, ValueError) as error:
+            self._put(EngineError(f"llama.cpp refused the request: {error}"))
+        self._put(END)
+
+    def _put(self, piece: Any) -> bool:
+        """Hand over a piece; the answer tells llama.cpp whether to stop."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+            if reader is None or not reader.set_running_or_notify_cancel():
+                self._pieces.append(piece)
+                return self._closed
+        reader.set_result(piece)
+        return self._closed
+
+    def _take(self) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._pieces:
+                future.set_result(self._pieces.popleft())
+            else:
+                self._reader = future
+        return future
+
+
+def _error(error: Body) -> ModelError:
+    """The error object of llama.cpp's server as lagent's."""
+    message, kind = str(error.get("message")), error.get("type")
+    if kind == "exceed_context_size_error":
+        return ContextOverflowError(
+            f"the prompt has {error.get('n_prompt_tokens')} tokens and the model was loaded for {error.get('n_ctx')}: "
+            "shorten the conversation or load the model with a larger n_ctx"
+        )
+    if kind in ("invalid_request_error", "not_supported_error"):
+        return ModelConfigurationError(f"llama.cpp refused the request: {message}")
+    return EngineError(f"llama.cpp failed: {message}")

@@ -1,0 +1,158 @@
+"""The models that users meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, ClassVar, Literal
+
+from lagent import flow
+from lagent.errors import ModelConfigurationError
+from lagent.flow import END, Flow
+from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template
+from lagent.schema import ModelChunk, ToolCallDelta, Usage
+from lagent_llamacpp import models
+from lagent_llamacpp.engine import Engine
+
+__all__ = ["AsyncLlamaCppModel", "LlamaCppModel"]
+
+_NAMES = {
+    "max_new_tokens": "max_tokens",
+    "repetition_penalty": "repeat_penalty",
+    "stop_words": "stop",
+    **{
+        name: name
+        for name in (
+            "temperature",
+            "top_p",
+            "top_k",
+            "min_p",
+            "presence_penalty",
+            "frequency_penalty",
+            "seed",
+            "grammar",
+            "logprobs",
+        )
+    },
+}
+"""The sampling parameters under lagent's names, with llama.cpp's."""
+
+
+class LlamaCppModel(BaseLLM):
+    """A model in a GGUF file, run in this process by llama.cpp.
+
+    Beside lagent's own sampling parameters it knows ``min_p``, ``presence_penalty``, ``frequency_penalty``, ``seed``, ``grammar``
+    (GBNF) and ``logprobs`` (how many alternatives of each token to put into ``extra["logprobs"]``).
+
+    Args:
+        path: a ``.gguf`` file, ``hf:owner/repo/file.gguf`` or the name of a known model; without it the default model, fetched once.
+        n_ctx: tokens that one request may take, prompt and answer.
+        n_parallel: requests that run at the same time; more of them wait for their turn.
+        n_threads: threads that compute. More than one helps on an idle machine and stalls on a busy one.
+        n_gpu_layers: layers to keep on a GPU, where xllamacpp was built for one.
+        cache_ram: MiB of memory for the states of conversations that are not running, so that they go on without a new prefill.
+        chat_template: a chat template (Jinja) instead of the model's own.
+        on_template_mismatch: what a difference between a ``meta_template`` and the model's own template leads to.
+        options: lagent's arguments and defaults of sampling parameters; see :class:`~lagent.llms.BaseLLM`.
+
+    Raises:
+        ModelConfigurationError: there is no such file, it cannot be loaded, or a sampling parameter is unknown.
+        ModelConnectionError: the model could not be fetched.
+    """
+
+    capabilities = Capabilities(
+        tools=True, json_schema=True, grammar=True, streaming=True, logprobs=True, raw_prompts=True, prefix_caching=True
+    )
+    sampling_parameters: ClassVar[frozenset[str]] = frozenset(_NAMES)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        n_ctx: int = 4096,
+        n_parallel: int = 2,
+        n_threads: int = 1,
+        n_gpu_layers: int = 0,
+        cache_ram: int = 512,
+        chat_template: str | None = None,
+        on_template_mismatch: Literal["error", "warn", "ignore"] = "warn",
+        **options: Any,
+    ) -> None:
+        super().__init__(str(path or models.DEFAULT), **options)
+        self._engine = Engine(
+            models.resolve(path),
+            n_ctx=n_ctx,
+            n_parallel=n_parallel,
+            n_threads=n_threads,
+            n_gpu_layers=n_gpu_layers,
+            cache_ram=cache_ram,
+            chat_template=chat_template,
+        )
+        check_template(self.template_parser, self.apply_chat_template, on_mismatch=on_template_mismatch)
+
+    def apply_chat_template(self, messages: list[dict[str, Any]]) -> str:
+        """The prompt that the model's chat template makes of ``messages``."""
+        return str(self._engine.ask("/apply-template", {"messages": messages})["prompt"])
+
+    def close(self) -> Any:
+        """Unload the model, once running requests have ended."""
+        self._engine.close()
+
+    def _stream(self, request: ModelRequest) -> Iterator[ModelChunk]:
+        return flow.stream(self._respond(request))
+
+    def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
+        """Emit the chunks of the answer."""
+        body = self._body(request)
+        if request.prompt is not None:
+            return (yield from self._generate("text", {**body, "prompt": request.prompt}))
+        return (yield from self._generate("chat", {**body, "messages": request.messages}))
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The sampling parameters as llama.cpp's server takes them."""
+        body = {_NAMES[name]: value for name, value in request.params.items() if value is not None}
+        if request.output_schema is not None:
+            if "grammar" in body:
+                raise ModelConfigurationError("output_schema and grammar exclude each other: give one of them")
+            body["grammar"] = self._engine.grammar(request.output_schema)
+        if alternatives := body.pop("logprobs", None):
+            body["n_probs"] = alternatives
+        return body
+
+    def _generate(self, kind: Literal["chat", "text"], body: dict[str, Any]) -> Flow[ModelChunk]:
+        """Run one completion and emit its chunks, usage in the last."""
+        generation = self._engine.start(kind, body)
+        logprobs: list[Any] = []
+        chunk = ModelChunk()
+        try:
+            while (piece := (yield from generation.next())) is not END:
+                choice = piece["choices"][0]
+                delta = choice.get("delta") or {"content": choice.get("text")}
+                logprobs += (choice.get("logprobs") or {}).get("content") or ()
+                chunk = ModelChunk(
+                    content=delta.get("content") or "",
+                    reasoning=delta.get("reasoning_content") or "",
+                    tool_calls=[_call_delta(call) for call in delta.get("tool_calls") or ()],
+                    finish_reason=choice.get("finish_reason"),
+                )
+                if chunk.finish_reason:
+                    timings = piece["timings"]
+                    chunk.usage = Usage(timings["cache_n"] + timings["prompt_n"], timings["predicted_n"], timings["cache_n"])
+                    chunk.extra = {"timings": timings, **({"logprobs": logprobs} if logprobs else {})}
+                if chunk.content or chunk.reasoning or chunk.tool_calls or chunk.finish_reason:
+                    yield chunk
+        finally:
+            generation.close()
+        return chunk
+
+
+class AsyncLlamaCppModel(AsyncLLMMixin, LlamaCppModel):
+    """:class:`LlamaCppModel` for asynchronous callers; the event loop is never blocked by a generation."""
+
+    def _stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:  # type: ignore[override]
+        return flow.astream(self._respond(request))
+
+
+def _call_delta(call: dict[str, Any]) -> ToolCallDelta:
+    function = call.get("function") or {}
+    return ToolCallDelta(call["index"], function.get("name"), function.get("arguments") or "", call.get("id"))
