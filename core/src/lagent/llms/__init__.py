@@ -1,5 +1,7 @@
 """Models: the interface, and what installed distributions add to it."""
 
+from typing import Any
+
 from lagent.llms.base import AsyncBaseLLM, AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest
 from lagent.llms.meta_template import INTERNLM2_META, LMTemplateParser, check_template
 
@@ -13,3 +15,9 @@ __all__ = [
     "ModelRequest",
     "check_template",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    from lagent.registry import find_class
+
+    return find_class(__name__, name)

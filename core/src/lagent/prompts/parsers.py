@@ -96,3 +96,9 @@ def error_of(parsed: Any) -> str | None:
     if isinstance(parsed, Mapping) and parsed.get("status") == -1:  # ToolStatusCode.PARSING_ERROR of lagent's own parsers
         return str(parsed.get("error") or "the tool call could not be read")
     return None
+
+
+def __getattr__(name: str) -> Any:
+    from lagent.registry import find_class
+
+    return find_class(__name__, name)
