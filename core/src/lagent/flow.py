@@ -202,12 +202,20 @@ class Stream:
         return None
 
 
-def invoke(function: Callable[..., Any], *args: Any, blocking: bool, session_id: SessionId, **kwargs: Any) -> Flow[Any]:
+def invoke(
+    function: Callable[..., Any],
+    *args: Any,
+    blocking: bool,
+    session_id: SessionId,
+    each: Callable[[Any], Flow[Any]] | None = None,
+    **kwargs: Any,
+) -> Flow[Any]:
     """Call ``function`` of whatever colour with ``session_id`` and give its result; of a stream, emit all items and give the last.
 
     Args:
         function: a plain, coroutine, generator or async generator function.
         blocking: whether a synchronous ``function`` may wait.
+        each: a flow that every item of a stream goes through before it is emitted.
     """
     result = yield Call(function, args, {**kwargs, "session_id": session_id}, blocking=blocking, session_id=session_id)
     if not Stream.accepts(result):
@@ -215,8 +223,8 @@ def invoke(function: Callable[..., Any], *args: Any, blocking: bool, session_id:
     source, last = Stream(result, blocking=blocking, session_id=session_id), None
     try:
         while (item := (yield source.next())) is not END:
-            yield item
-            last = item
+            last = item if each is None else (yield from each(item))
+            yield last
     finally:
         yield source.close()
     return last

@@ -270,6 +270,8 @@ class BaseLLM:
                 builder.add(chunk)
         finally:
             yield source.close()
+        if not builder.finished:
+            builder.add(ModelChunk(finish_reason="stop"))
         return builder.response()
 
     def _answer_streaming(self, request: ModelRequest) -> Flow[ModelChunk]:

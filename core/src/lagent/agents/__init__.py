@@ -1,0 +1,44 @@
+"""Agents: objects you call, made of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lagent.agents.agent import (
+    Agent,
+    AsyncAgent,
+    AsyncAgentMixin,
+    AsyncStreamingAgent,
+    AsyncStreamingAgentMixin,
+    StreamingAgent,
+    StreamingAgentMixin,
+)
+from lagent.agents.sequential import (
+    AgentDict,
+    AgentList,
+    AsyncSequential,
+    AsyncStreamingSequential,
+    Sequential,
+    StreamingSequential,
+)
+from lagent.registry import find_class
+
+__all__ = [
+    "Agent",
+    "AgentDict",
+    "AgentList",
+    "AsyncAgent",
+    "AsyncAgentMixin",
+    "AsyncSequential",
+    "AsyncStreamingAgent",
+    "AsyncStreamingAgentMixin",
+    "AsyncStreamingSequential",
+    "Sequential",
+    "StreamingAgent",
+    "StreamingAgentMixin",
+    "StreamingSequential",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return find_class(__name__, name)

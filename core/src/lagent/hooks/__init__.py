@@ -1,0 +1,7 @@
+"""Hooks: what may happen around agents, models and actions."""
+
+from lagent.hooks.logger import MessageLogger
+from lagent.hooks.manager import Hook, HookManager, RemovableHandle, register_hook
+from lagent.hooks.specs import EVENTS, hookimpl
+
+__all__ = ["EVENTS", "Hook", "HookManager", "MessageLogger", "RemovableHandle", "hookimpl", "register_hook"]
