@@ -43,6 +43,8 @@ _CLASSES_OF = {
 }
 """The kinds of components whose classes can be had from a package of core."""
 
+_OTHER_COLOUR = {"llms": ("async_llms",), "async_llms": ("llms",)}
+
 
 @frozen(eq=False)
 class Registration:
@@ -99,6 +101,8 @@ def names(kind: str) -> list[str]:
 def get(kind: str, name: str) -> Any:
     """The component, usually a class, that is registered under a name.
 
+    A model that is registered in one colour only is found for the other one too, since agents take either.
+
     Args:
         name: the name, or ``"distribution:name"`` where several distributions register it.
 
@@ -108,9 +112,6 @@ def get(kind: str, name: str) -> Any:
         ComponentLoadError: importing it failed; :class:`PluginVersionError` if it was built for another plugin API.
     """
     _check_kind(kind)
-    for registration in reversed(_registered):
-        if (registration.entry.kind, registration.entry.name) == (kind, name):
-            return registration.component
     return load(_find(kind, name))
 
 
@@ -188,15 +189,11 @@ def _find(kind: str, name: str) -> Entry:
     def matching(all_entries: Iterable[Entry]) -> list[Entry]:
         return [e for e in all_entries if e.name == plain and distribution in ("", e.distribution)]
 
-    found = matching(installed().entries[kind])
-    if not found and (found := matching(installed().deprecated[kind])):
-        new = next(
-            (e.name for e in installed().entries[kind] if (e.distribution, e.value) == (found[0].distribution, found[0].value)),
-            None,
-        )
-        advice = f"is now called {new!r}" if new else "will go"
-        # FutureWarning, as it is meant for whoever chose the name, not for the code that called us
-        warnings.warn(f"the {_noun(kind)} {plain!r} of {found[0].origin} {advice}", FutureWarning, stacklevel=3)
+    kinds = [kind, *_OTHER_COLOUR.get(kind, ())]
+    pools = [entries(each) for each in kinds] + [installed().deprecated[each] for each in kinds]
+    found = next((matched for pool in pools if (matched := matching(pool))), [])
+    if found and found[0].deprecated:
+        _warn_of_former_name(found[0])
     claimants = sorted({e.distribution for e in found})
     if len(claimants) > 1:
         raise ComponentConflictError(
@@ -206,6 +203,15 @@ def _find(kind: str, name: str) -> Entry:
     if not found:
         raise ComponentNotFoundError(f"no {_noun(kind)} {name!r}: {'; '.join(_reasons(kind, distribution, plain))}")
     return found[0]
+
+
+def _warn_of_former_name(old: Entry) -> None:
+    new = next(
+        (e.name for e in installed().entries[old.kind] if (e.distribution, e.value) == (old.distribution, old.value)), None
+    )
+    advice = f"is now called {new!r}" if new else "will go"
+    # FutureWarning, as it is meant for whoever chose the name, not for the code that called us
+    warnings.warn(f"the {_noun(old.kind)} {old.name!r} of {old.origin} {advice}", FutureWarning, stacklevel=4)
 
 
 def _reasons(kind: str, distribution: str, name: str) -> Iterator[str]:
@@ -251,7 +257,8 @@ def load(entry: Entry) -> Any:
     Raises:
         ComponentLoadError: see :func:`get`.
     """
-    assert entry.point is not None
+    if entry.point is None:
+        return next(r.component for r in _registered if r.entry is entry)
     subject = f"the {_noun(entry.kind)} {entry.name!r} of {entry.origin}"
     if problem := api_problem(installed().api.get(entry.distribution, [])):
         raise PluginVersionError(f"{subject} {problem}")
