@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any
 
 from lagent.schema import ParsedResponse, ParseStatus
 
-__all__ = ["ParserStream", "StrParser"]
+__all__ = ["ParserStream", "StrParser", "ToolStatusCode"]
+
+
+class ToolStatusCode(IntEnum):
+    """How far lagent's own tool parsers, whose results are dicts, got with a text."""
+
+    NO_TOOL = 0
+    VALID_TOOL = 1
+    PARSING_ERROR = -1
 
 
 class ParserStream:
@@ -93,7 +102,7 @@ def error_of(parsed: Any) -> str | None:
     """What was wrong with the text that gave ``parsed``, in words for the model; ``None`` if nothing was."""
     if isinstance(parsed, ParsedResponse):
         return (parsed.error or "the output could not be read") if parsed.status is ParseStatus.ERROR else None
-    if isinstance(parsed, Mapping) and parsed.get("status") == -1:  # ToolStatusCode.PARSING_ERROR of lagent's own parsers
+    if isinstance(parsed, Mapping) and parsed.get("status") == ToolStatusCode.PARSING_ERROR:
         return str(parsed.get("error") or "the tool call could not be read")
     return None
 
