@@ -21,6 +21,7 @@ from lagent.agents.sequential import (
     Sequential,
     StreamingSequential,
 )
+from lagent.agents.tools import AsyncStreamingToolAgent, AsyncToolAgent, StreamingToolAgent, ToolAgent
 from lagent.registry import find_class
 
 __all__ = [
@@ -33,10 +34,14 @@ __all__ = [
     "AsyncStreamingAgent",
     "AsyncStreamingAgentMixin",
     "AsyncStreamingSequential",
+    "AsyncStreamingToolAgent",
+    "AsyncToolAgent",
     "Sequential",
     "StreamingAgent",
     "StreamingAgentMixin",
     "StreamingSequential",
+    "StreamingToolAgent",
+    "ToolAgent",
 ]
 
 

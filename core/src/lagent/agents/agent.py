@@ -13,7 +13,7 @@ from lagent.agents.sessions import Atomic, OnBusy, SessionHandle, Sessions
 from lagent.agents.state import IncompatibleKeys, load_state_dict, state_dict
 from lagent.agents.tree import AgentTree
 from lagent.aggregators import DefaultAggregator
-from lagent.errors import ConfigurationError, SessionBusyError, SessionRequiredError
+from lagent.errors import ComponentNotFoundError, ConfigurationError, SessionBusyError, SessionRequiredError
 from lagent.flow import Call, Flow, StreamClosed, current_session, invoke
 from lagent.hooks import HookManager, RemovableHandle
 from lagent.memory import Memory, MemoryManager
@@ -100,8 +100,8 @@ class Agent(AgentTree):
             if value not in known:
                 raise ConfigurationError(f"{argument} must be one of {', '.join(known)}, not {value!r}")
         self.name = name or type(self).__name__
-        self.llm = create("async_llms" if self.asynchronous else "llms", llm)
-        self.memory = MemoryManager(memory, self.name) if memory is not None else None
+        self.llm = _model(llm, self.asynchronous)
+        self.memory = MemoryManager(memory, lambda: self.full_name) if memory is not None else None
         self.output_format = create("parsers", output_format)
         self.template = template if template is not None else system_prompt
         self.description = description
@@ -416,6 +416,19 @@ def call_agent(agent: Callable[..., Any], message: Any, session_id: SessionId, k
 _VARIANTS = (Agent, AsyncAgentMixin, StreamingAgentMixin, AsyncStreamingAgentMixin)
 _CALLS: set[Any] = {variant.__call__ for variant in _VARIANTS}
 _FORWARDS: set[Any] = {variant.forward for variant in _VARIANTS}
+
+
+def _model(spec: Any, asynchronous: bool) -> Any:
+    """A model of the agent's colour or, where the name has only one of the other, that one."""
+    own, other = ("async_llms", "llms") if asynchronous else ("llms", "async_llms")
+    try:
+        return create(own, spec)
+    except ComponentNotFoundError:
+        try:
+            return create(other, spec)
+        except ComponentNotFoundError:
+            pass
+        raise
 
 
 def _message(item: Any, sender: str | None = "user") -> AgentMessage:

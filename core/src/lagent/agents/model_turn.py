@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +100,12 @@ class ModelTurn:
             response, reader = as_response((yield model_call(agent.llm, "chat", prompt, self.session_id, options))), None
         response = yield from hooks.fire("after_model", agent, self.session_id, response)
         if self.parser is None:
-            return response, _native(response), None
+            return response, _identified(_native(response)), None
         try:
             parsed = reader.finish() if reader is not None else self.parser.parse_response(response.content)
         except Exception as error:
             return response, None, str(error) or repr(error)
-        return response, parsed, error_of(parsed)
+        return response, _identified(parsed), error_of(parsed)
 
     def _stream(self, prompt: Any, options: dict[str, Any]) -> Flow[tuple[ModelResponse, Any]]:
         agent, builder, text = self.agent, ResponseBuilder(), ""
@@ -156,6 +157,14 @@ def _native(response: ModelResponse) -> ParsedResponse | None:
     if not response.tool_calls:
         return None
     return ParsedResponse(content=response.content, reasoning=response.reasoning, tool_calls=response.tool_calls)
+
+
+def _identified(parsed: Any) -> Any:
+    """Give every tool call an id, so that its result can refer to it."""
+    if isinstance(parsed, ParsedResponse):
+        for call in parsed.tool_calls:
+            call.id = call.id or f"call_{uuid.uuid4().hex[:12]}"
+    return parsed
 
 
 def _correction(error: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, UserDict, UserList
+from collections import UserDict, UserList
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from itertools import cycle, islice
@@ -39,7 +39,7 @@ class Sequential(Agent):
     def add_agent(self, name: str, agent: Agent) -> None:
         """Add an agent at the end; unlike that of other agents, its name becomes no attribute."""
         self._check_child(str(name), agent)
-        self._agents[str(name)] = agent
+        self._adopt(str(name), agent)
 
     def __getitem__(self, key: int | str) -> Agent:
         if isinstance(key, int):
@@ -101,16 +101,17 @@ def _keeping_children(method: Callable[..., Any]) -> Callable[..., Any]:
         before = self.data.copy() if "data" in self.__dict__ else None
         try:
             result = method(self, *args, **kwargs)
-            children = self.data.items() if isinstance(self.data, Mapping) else ((str(i), a) for i, a in enumerate(self.data))
-            agents: OrderedDict[str, Agent] = OrderedDict()
+            named = isinstance(self.data, Mapping)
+            children = list(self.data.items()) if named else [(str(place), agent) for place, agent in enumerate(self.data)]
             for name, agent in children:
                 self._check_child(name, agent)
-                agents[name] = agent
         except BaseException:
             if before is not None:
                 object.__setattr__(self, "data", before)
             raise
-        self.__dict__["_agents"] = agents
+        self._agents.clear()
+        for name, agent in children:
+            self._adopt(name, agent)
         return result
 
     return change

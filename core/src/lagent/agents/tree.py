@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,14 +24,14 @@ class AgentTree:
     _agents: OrderedDict[str, Agent]
 
     def __setattr__(self, key: str, value: Any) -> None:
-        agents = self.__dict__.setdefault("_agents", OrderedDict())
+        agents: OrderedDict[str, Agent] = self.__dict__.setdefault("_agents", OrderedDict())
         if isinstance(value, AgentTree):
             self._check_child(key, value)
             if hasattr(type(self), key):
                 raise ConfigurationError(
                     f"a child agent cannot be called {key!r}: {type(self).__name__} has a member of that name"
                 )
-            agents[key] = value
+            self._adopt(key, value)
         else:
             agents.pop(key, None)
         super().__setattr__(key, value)
@@ -49,6 +50,13 @@ class AgentTree:
         if name in self.__dict__ and name not in self._agents:
             raise ConfigurationError(f"an agent cannot be called {name!r}: {type(self).__name__} has an attribute of that name")
         setattr(self, name, agent)
+
+    @property
+    def full_name(self) -> str:
+        """The name of the root of the tree and the key path from there: what a memory store knows the agent by."""
+        parent, name = self.__dict__.get("_place", (None, ""))
+        above = parent and parent()
+        return f"{above.full_name}.{name}" if above is not None else self.name or type(self).__name__
 
     def children(self) -> Iterator[Agent]:
         """The agents right below this one."""
@@ -96,6 +104,10 @@ class AgentTree:
         if below:
             return f"{text}(\n" + "\n".join(below) + f"\n{'  ' * (depth - 1)})"
         return text if self.name else f"{text}()"
+
+    def _adopt(self, name: str, agent: Any) -> None:
+        self._agents[name] = agent
+        agent.__dict__.setdefault("_place", (weakref.ref(self), name))  # an agent in several trees belongs to the first
 
     @staticmethod
     def _check_child(name: Any, agent: Any) -> None:

@@ -19,13 +19,13 @@ class MemoryManager:
     Args:
         cfg: what a memory is made of: a registry name, a ``{"type": …}`` mapping, a :class:`Memory` class, or a
             :class:`MemoryStore` to keep the messages in.
-        agent: the agent's key within a store.
+        agent: gives the agent's key within a store.
 
     Attributes:
         memory_map: the memories in the process, by session.
     """
 
-    def __init__(self, cfg: Any = Memory, agent: str = "Agent") -> None:
+    def __init__(self, cfg: Any = Memory, agent: Callable[[], str] = lambda: "Agent") -> None:
         self.cfg = cfg
         self.agent = agent
         self.memory_map: dict[SessionId, Memory] = {}
@@ -57,7 +57,7 @@ class MemoryManager:
         """Forget a session, in the process and in the store."""
         self.memory_map.pop(session_id, None)
         if self.store is not None:
-            wait_for(self.store.delete, self.agent, session_id)
+            wait_for(self.store.delete, self.agent(), session_id)
 
     def release(self, session_id: SessionId) -> None:
         """Drop a session from the process; what a store holds stays there."""
@@ -65,7 +65,7 @@ class MemoryManager:
 
     def sessions(self) -> list[SessionId]:
         """The sessions that have a memory, in the process or in the store."""
-        stored = [] if self.store is None else wait_for(self.store.sessions, self.agent)
+        stored = [] if self.store is None else wait_for(self.store.sessions, self.agent())
         return list(dict.fromkeys([*stored, *self.memory_map]))
 
     def _factory(self) -> Callable[[SessionId], Memory]:
@@ -76,7 +76,7 @@ class MemoryManager:
         made = create("memory", self.cfg)
         self.store = made if isinstance(made, MemoryStore) else None
         if isinstance(made, MemoryStore):
-            return lambda session_id: StoredMemory(made, self.agent, session_id)
+            return lambda session_id: StoredMemory(made, self.agent(), session_id)
         if not isinstance(made, Memory):
             raise ConfigurationError(
                 f"memory={self.cfg!r:.80} makes a {type(made).__name__}, which is neither a Memory nor a MemoryStore"
