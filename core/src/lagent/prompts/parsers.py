@@ -29,19 +29,19 @@ class ParserStream:
 
     def __init__(self, parser: StrParser) -> None:
         self._parser = parser
-        self._text = ""
+        self._pieces: list[str] = []
 
     def feed(self, piece: str) -> None:
         """Take the next piece of the text."""
-        self._text += piece
+        self._pieces.append(piece)
 
     def partial(self) -> Any:
         """What can be said of the text so far."""
-        return self._parser.parse_response(self._text)
+        return self._parser.parse_response("".join(self._pieces))
 
     def finish(self) -> Any:
         """The result, given that the text is complete."""
-        return self._parser.parse_response(self._text)
+        return self._parser.parse_response("".join(self._pieces))
 
 
 class StrParser:

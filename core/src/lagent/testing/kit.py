@@ -89,13 +89,13 @@ def check_linear(work: Callable[[int], Callable[[], Any]], what: str, *, size: i
         largest: the largest size worth testing.
 
     Raises:
-        AssertionError: it grew faster in each of five comparisons.
+        AssertionError: it grew faster in each of four comparisons, the last of which take the least of several times.
     """
-    while 4 * size < largest and _seconds(work(size)) < 0.005:
+    while 4 * size < largest and _seconds(work(size)) < 0.002:
         size *= 2
     growth = []
-    for _ in range(5):
-        small, large = (min(_seconds(work(n)) for _ in range(3)) for n in (size, 4 * size))
+    for tries in (1, 2, 4, 8):
+        small, large = (min(_seconds(work(n)) for _ in range(tries)) for n in (size, 4 * size))
         growth.append(large / max(small, 1e-4))
         if growth[-1] <= 9:
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -163,28 +164,29 @@ class ParserTests(Kit):
     # Cost
 
     def test_cost_of_a_text_is_linear(self, parser: StrParser) -> None:
-        for unit in self._units():
-            check_linear(lambda n, unit=unit: _reading(parser, _long(unit, n)), f"parse_response of {unit!r} repeated")  # type: ignore[misc]
+        for start, unit in self._long_texts():
+            check_linear(partial(_reading, parser, start, unit), f"parse_response of {start!r} and then {unit!r} repeated")
 
     def test_cost_of_feeding_is_linear(self, parser: StrParser) -> None:
-        for unit in self._units():
-            check_linear(lambda n, unit=unit: _feeding(parser, _long(unit, n)), f"feeding {unit!r} repeated")  # type: ignore[misc]
+        for start, unit in self._long_texts():
+            check_linear(partial(_feeding, parser, start, unit), f"feeding {start!r} and then {unit!r} repeated")
 
-    def _units(self) -> list[str]:
-        """What long texts are made of: whole samples, and their punctuation, which invites a parser to start over and over."""
-        marks = {c for text in (*self.samples, *self.malformed) for c in text if not c.isalnum() and not c.isspace()}
-        return [*self.samples, *sorted(marks), _PLAIN]
-
-
-def _long(unit: str, size: int) -> str:
-    return (unit * (size // len(unit) + 1))[:size]
+    def _long_texts(self) -> Iterator[tuple[str, str]]:
+        """What long texts begin with, and what is repeated in them: whole samples, their punctuation, or the inside of a structure."""
+        known = [text for text in (*self.samples, *self.malformed) if text]
+        marks = {c for text in known for c in text if not c.isalnum() and not c.isspace()}
+        yield from (("", unit) for unit in (*known, *sorted(marks)))
+        yield from ((text[: len(text) * part // 4], "so it goes on ") for text in known for part in range(1, 4))
 
 
-def _reading(parser: StrParser, text: str) -> Any:
+def _reading(parser: StrParser, start: str, unit: str, size: int) -> Callable[[], Any]:
+    text = start + unit * (size // len(unit))
     return lambda: parser.parse_response(text)
 
 
-def _feeding(parser: StrParser, text: str) -> Any:
+def _feeding(parser: StrParser, start: str, unit: str, size: int) -> Callable[[], Any]:
+    text = start + unit * (size // len(unit))
+
     def feed() -> None:
         stream = parser.stream()
         for i in range(0, len(text), 4):
