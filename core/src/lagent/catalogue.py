@@ -32,7 +32,8 @@ _CLASSES: dict[str, str] = {
         "LMDeployPipeline AsyncLMDeployPipeline LMDeployServer AsyncLMDeployServer LMDeployClient AsyncLMDeployClient"
     ),
     "lagent-openai": "GPTAPI AsyncGPTAPI",
-    "lagent-parsers": "CustomFormatParser JSONParser ToolParser InterpreterParser PluginParser MixedToolParser ToolStatusCode",
+    "lagent-parsers": "CustomFormatParser JSONParser ToolParser InterpreterParser PluginParser MixedToolParser",
+    "lagent-sqlite": "SQLiteStore",
     "lagent-vllm": "VllmModel AsyncVllmModel VllmServer AsyncVllmServer",
 }
 """The classes of each distribution that can be had from core's packages, those of lagent 0.5 among them."""
