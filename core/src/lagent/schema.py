@@ -139,6 +139,10 @@ def _own(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 # Tool calls and model output -------------------------------------------------------------------------------------
 
 
@@ -420,11 +424,20 @@ class AgentMessage:
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AgentMessage:
         """A copy; with ``deep``, one that shares nothing mutable with this message."""
-        values = {name: getattr(self, name) for name in _FIELDS}
-        if deep:
-            values = {name: _own(value) for name, value in values.items()}
-        values.update(update or {})
-        return AgentMessage(increment=self.increment, **values)
+        own = _own if deep else _same
+        copied = AgentMessage(
+            own(self.content),
+            self.sender,
+            own(self.formatted),
+            own(self.extra_info),
+            self.type,
+            self.receiver,
+            self.stream_state,
+            self.increment,
+        )
+        for name, value in (update or {}).items():
+            setattr(copied, name, value)
+        return copied
 
     def copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AgentMessage:
         """Same as :meth:`model_copy`."""

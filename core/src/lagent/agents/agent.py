@@ -144,7 +144,9 @@ class Agent(AgentTree):
     def _call(self, message: tuple[Any, ...], session_id: SessionId | None, kwargs: dict[str, Any]) -> Flow[AgentMessage]:
         """The life of a call, for all variants."""
         session_id = self._session(session_id)
-        inputs: Any = [_message(item).model_copy(deep=True) for item in message]
+        inputs: Any = [_message(item) for item in message]
+        if self._hooks.heard("before_agent") or type(self).forward not in _FORWARDS:
+            inputs = [item.model_copy(deep=True) for item in inputs]  # they are the caller's, and may be changed here
         yield from self._close_expired(session_id)
         yield from self._sessions.enter(session_id, self.name or "")
         answer: AgentMessage | None = None

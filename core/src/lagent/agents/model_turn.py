@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lagent.aggregators import DefaultAggregator
 from lagent.errors import ConfigurationError, OutputParseError, UnsupportedCapabilityError
 from lagent.flow import END, Flow, Stream
+from lagent.llms import BaseLLM
 from lagent.llms.adapt import as_chunk, as_response, capabilities_of, model_call
 from lagent.memory import Memory
 from lagent.prompts.parsers import StrParser, error_of
@@ -88,7 +90,13 @@ class ModelTurn:
             else:
                 instructions.append(str(parser.format_instruction()))
         system = _system(agent.template, instructions)
-        prompt: list[dict[str, Any]] = agent.aggregator.aggregate(self.memory, agent.name, parser, system)
+        aggregator = agent.aggregator
+        # Models of lagent's own leave the messages as they are, so they need no copy, which would cost time for the history.
+        reads_only = isinstance(agent.llm, BaseLLM) and not agent._hooks.heard("before_model")
+        plain = reads_only and getattr(type(aggregator), "aggregate", None) is DefaultAggregator.aggregate
+        prompt: list[dict[str, Any]] = (aggregator.view if plain else aggregator.aggregate)(
+            self.memory, agent.name, parser, system
+        )
         return prompt
 
     def _ask(self, prompt: Any, options: dict[str, Any]) -> Flow[tuple[ModelResponse, Any, str | None]]:

@@ -28,6 +28,7 @@ class Prompt:
         first: the place in memory of the first message that is among them.
         count: how many messages of the memory they cover.
         pending: tool calls that have no result yet, by id.
+        size: how many messages there are.
         sizes: the tokens of each of the messages of the memory from ``first`` on, where the aggregator counts them.
     """
 
@@ -39,6 +40,12 @@ class Prompt:
     count: int = 0
     pending: dict[str | None, str] = field(factory=dict)
     sizes: list[int] = field(factory=list)
+    size: int | None = None
+
+    def holds(self, owner: Any, inputs: tuple[Any, ...], epoch: int) -> bool:
+        """Whether these messages may be continued: same origin, and nobody added to or took from the list they were given."""
+        same = self.owner is owner and self.epoch == epoch and self.inputs == inputs
+        return same and self.size in (None, len(self.messages))
 
 
 class DefaultAggregator:
@@ -60,6 +67,10 @@ class DefaultAggregator:
             parser: the agent's output parser.
             system_instruction: the system prompt: text, a message, or a list of messages.
         """
+        return list(self.view(messages, name, parser, system_instruction))
+
+    def view(self, messages: Memory, name: str, parser: StrParser | None = None, system_instruction: Any = None) -> list[Message]:
+        """:meth:`aggregate` without the copy: the list grows with the next turn, so it is for reading, and for now."""
         inputs = (name, parser, system_instruction)
         if messages.recent_n is not None or type(messages).get_memory is not Memory.get_memory:
             # The memory itself chooses what is seen, so there is no beginning that stays the same.
@@ -69,12 +80,14 @@ class DefaultAggregator:
             self._extend(prompt, visible[first:])
         else:
             kept = messages.derived.get(id(self))
-            if kept is None or kept.owner is not self or kept.epoch != messages.epoch or kept.inputs != inputs:
+            if kept is None or not kept.holds(self, inputs, messages.epoch):
                 kept = Prompt(self, inputs, messages.epoch, self.begin(parser, system_instruction))
                 messages.derived[id(self)] = kept
             prompt = kept
             self.update(prompt, messages)
-        return [*prompt.messages, *self.end()]
+            prompt.size = len(prompt.messages)
+        end = list(self.end())
+        return [*prompt.messages, *end] if end else prompt.messages
 
     # To override
 

@@ -48,7 +48,10 @@ def _session_parameter(function: Callable[..., Any], method: str) -> str | None:
 def capabilities_of(llm: Any) -> Capabilities:
     """What a model declares; a model that declares nothing can chat."""
     declared = getattr(llm, "capabilities", None)
-    return declared if isinstance(declared, Capabilities) else Capabilities(streaming=hasattr(llm, "stream_chat"))
+    return declared if isinstance(declared, Capabilities) else _UNDECLARED
+
+
+_UNDECLARED = Capabilities()
 
 
 def as_response(value: Any) -> ModelResponse:
