@@ -54,6 +54,11 @@ class Entry:
         """The version of the distribution; empty where there is none to be found."""
         return self.metadata("Version")
 
+    @property
+    def summary(self) -> str:
+        """What the distribution says about itself in one line."""
+        return self.metadata("Summary")
+
     def metadata(self, key: str) -> str:
         """A field of the distribution's metadata; empty where it has none or cannot be read."""
         try:
