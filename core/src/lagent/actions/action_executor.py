@@ -96,6 +96,7 @@ class ActionExecutor:
             message = message.model_copy(deep=True)  # hooks may change it, and it is the caller's
         message = yield from self._hooks.fire("before_action", self, session_id, message)
         name, parameters = _call_in(message.content)
+        result: Any
         if type(self).forward in (ActionExecutor.forward, AsyncActionExecutor.forward):
             result = yield from self._dispatch(name, parameters, session_id)
         else:
@@ -117,8 +118,8 @@ class ActionExecutor:
             return attrs.evolve(result, args={"name": name, "parameters": parameters}, errmsg=errmsg)
         if type(action).__call__ in (BaseAction.__call__, AsyncActionMixin.__call__):
             return (yield from action.steps(parameters, api, session_id))
-        result = yield Call(action, (parameters, api), blocking=True, session_id=session_id)
-        return result
+        returned: ActionReturn = yield Call(action, (parameters, api), blocking=True, session_id=session_id)
+        return returned
 
     def _split(self, name: str) -> tuple[BaseAction, str] | None:
         """The action and API in ``Action.api``, where the action may turn out not to have that API."""
@@ -133,7 +134,7 @@ class ActionExecutor:
         """
         routes: dict[str, tuple[BaseAction, str]] = {}
         for key, action in self.actions.items():
-            for api in action.__apis__:
+            for api in action.__tools__:
                 name = f"{key}.{api}" if action.is_toolkit else key
                 for alias in {name, tool_name(name)}:
                     if alias in routes:
@@ -155,10 +156,10 @@ class ActionExecutor:
         """All APIs as OpenAI's function schemas, named by :func:`tool_name`, with the ``examples`` of actions that have some."""
         tools = []
         for key, action in self.actions.items():
-            for api in action.__apis__:
+            for api in action.__tools__:
                 function = {
                     "name": tool_name(f"{key}.{api}" if action.is_toolkit else key),
-                    "description": action.describe(api)["description"],
+                    "description": action.described(api)["description"],
                     "parameters": action.schema(api),
                 }
                 if examples := action.examples.get(api) if isinstance(action.examples, Mapping) else action.examples:

@@ -28,7 +28,7 @@ def _bits(value: Number) -> int:
 
 def _power(base: Number, exponent: Number) -> Any:
     whole = not isinstance(base, float) and not isinstance(exponent, float) and exponent.denominator == 1
-    if whole and (_bits(base) - 1) * abs(exponent) > _MAX_BITS:
+    if whole and (_bits(base) - 1) * abs(int(exponent)) > _MAX_BITS:
         raise OverflowError
     return Fraction(base) ** int(exponent) if whole else float(base) ** float(exponent)
 
@@ -40,7 +40,7 @@ def _factorial(value: Number) -> int:
 
 
 def _round(value: Number, digits: Number = 0) -> Number:
-    if digits != int(digits) or abs(digits) > 100:
+    if digits != int(digits) or abs(int(digits)) > 100:
         raise ValueError("round takes a whole number of digits, at most 100")
     return round(Fraction(value), int(digits))
 
@@ -120,10 +120,12 @@ def _value(node: ast.expr) -> Number:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
         value = _FUNCTIONS[node.func.id](*map(_value, node.args))
     else:
-        raise ValueError(f"{ast.unparse(node)!r} is not arithmetic; write numbers without commas, operators and {', '.join(_FUNCTIONS)}")
+        raise ValueError(
+            f"{ast.unparse(node)!r} is not arithmetic; write numbers without commas, operators and {', '.join(_FUNCTIONS)}"
+        )
     if isinstance(value, complex):
         raise ValueError(f"{ast.unparse(node)!r} is not a real number")
-    if isinstance(value, float) and not math.isfinite(value) or _bits(value) > _MAX_BITS:
+    if _bits(value) > _MAX_BITS or not math.isfinite(value):
         raise OverflowError
     return value  # type: ignore[no-any-return]
 

@@ -1,24 +1,23 @@
-"""Reads the docstrings of tools: the text, the parameters and the results, in the styles of Google, NumPy and Sphinx."""
+"""Reads the docstrings of tools, in the styles of Google, NumPy and Sphinx."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 __all__ = ["Docstring", "Item", "parse_docstring", "parse_items"]
 
 
 @define
 class Item:
-    """One entry of a section, such as a parameter."""
+    """One entry of a section: a parameter or a result."""
 
-    name: str | None
-    type: str | None
-    description: str
+    name: str | None = None
+    type: str | None = None
+    description: str = ""
 
 
 @define
@@ -33,9 +32,11 @@ class Docstring:
 _PARAMETERS = {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters", "attributes"}
 _RETURNS = {"returns", "return", "yields"}
 _ROLE = re.compile(r":[\w:]+:`~?([^`]+)`")
-_GOOGLE_HEADER = re.compile(r"([A-Z][\w ]*):\s*$")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(?P<name>\w+)?\s*(?:\((?P<type>.*?)\))?\s*:(?:\s+|$)(?P<text>.*)", re.DOTALL)
-_SPHINX_FIELD = re.compile(r":(param|parameter|arg|argument|type|returns?|rtype)\b ?([^:]*):(?:\s+|$)(.*)", re.DOTALL)
+_GOOGLE_TITLE = re.compile(r"([A-Z][\w ]*):\s*")
+_NUMPY_LINE = re.compile(r"-{3,}\s*")
+_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)?\s*(?:\((.*?)\))?\s*:(?:\s+|$)(.*)", re.DOTALL)
+_GOOGLE_TYPE = re.compile(r"(\w[\w.]*(?:\[.*?\]+)?):(?:\s+|$)(.*)", re.DOTALL)
+_SPHINX_FIELD = re.compile(r":(param|arg|type|returns?|rtype)\b ?([^:]*):(?:\s+|$)(.*)", re.DOTALL)
 
 
 def parse_docstring(text: str | None, *, named_returns: bool = False) -> Docstring:
@@ -46,102 +47,68 @@ def parse_docstring(text: str | None, *, named_returns: bool = False) -> Docstri
         named_returns: read ``thing: text`` among the results as a name rather than a type.
     """
     lines = _ROLE.sub(r"\1", inspect.cleandoc(text or "")).splitlines()
-    docs, body, start = Docstring(), [], len(lines)
-    for index, line in enumerate(lines):
-        if (title := _header(lines, index)) is not None:
-            start = min(start, index)
-            end = next((i for i in range(index + 1, len(lines)) if _header(lines, i) is not None), len(lines))
-            body = lines[index + 1 : end]
-            if numpy := bool(body and _underlines(body[0])):
-                body = body[1:]
-            if title in _PARAMETERS:
-                found = _numpy_items(body) if numpy else parse_items(body)
-                docs.parameters.update((item.name, item) for item in found if item.name)
-            elif title in _RETURNS:
-                docs.returns += _numpy_items(body, True) if numpy else _returns(body, named_returns)
-        elif line.startswith(":") and (match := _SPHINX_FIELD.match("\n".join(_block(lines, index)))):
-            start = min(start, index)
-            _add_sphinx_field(docs, *match.groups())
-    docs.text = "\n".join(lines[:start]).strip()
+    starts = [i for i, line in enumerate(lines) if _SPHINX_FIELD.match(line) or _title(lines[i : i + 2])]
+    docs = Docstring("\n".join(lines[: starts[0]] if starts else lines).strip())
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):
+        if match := _SPHINX_FIELD.fullmatch("\n".join(lines[start:end])):
+            _add_field(docs, *match.groups())
+            continue
+        title, body = _title(lines[start : start + 2]), lines[start + 1 : end]
+        numpy = bool(body and _NUMPY_LINE.fullmatch(body[0]))
+        if title in _PARAMETERS:
+            items = _numpy_items(body[1:], title) if numpy else parse_items(body)
+            docs.parameters |= {item.name: item for item in items if item.name}
+        elif title in _RETURNS:
+            docs.returns += _numpy_items(body[1:], title) if numpy else _google_returns(body, named_returns)
     return docs
 
 
 def parse_items(lines: list[str]) -> list[Item]:
-    """Read ``name (type): text`` entries, whose further lines are indented deeper."""
-    return [
-        Item(match["name"], match["type"] or None, _joined(match["text"]))
-        for entry in _entries(lines)
-        if (match := _GOOGLE_ITEM.fullmatch(entry)) and match["name"]
-    ]
+    """Read entries ``name (type): text``, each with the lines after it that are indented deeper."""
+    matches = filter(None, map(_GOOGLE_ITEM.fullmatch, _entries(lines)))
+    return [Item(match[1], match[2], inspect.cleandoc(match[3])) for match in matches if match[1]]
 
 
-def _underlines(line: str) -> bool:
-    return bool(re.fullmatch(r"-{3,}\s*", line))
-
-
-def _header(lines: list[str], index: int) -> str | None:
-    """The title of the section that begins at a line, in lower case."""
-    line, following = lines[index], lines[index + 1] if index + 1 < len(lines) else ""
-    if line.strip() and _underlines(following):
-        return line.strip().lower()
-    match = _GOOGLE_HEADER.match(line)
-    return match[1].lower() if match and (following.startswith(" ") or match[1].lower() in _PARAMETERS | _RETURNS) else None
-
-
-def _block(lines: list[str], index: int) -> list[str]:
-    """The line and those after it that are indented."""
-    end = next((i for i in range(index + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
-    return lines[index:end]
+def _title(lines: list[str]) -> str | None:
+    """The title of the section that begins with these lines, in lower case."""
+    if len(lines) > 1 and lines[0].strip() and _NUMPY_LINE.fullmatch(lines[1]):
+        return lines[0].strip().lower()
+    match = _GOOGLE_TITLE.fullmatch(lines[0])
+    return match[1].lower() if match and len(lines) > 1 and lines[1].startswith(" ") else None
 
 
 def _entries(lines: list[str]) -> Iterator[str]:
     """The texts that begin at the least indentation, each with the deeper lines that follow."""
-    lines = inspect.cleandoc("\n".join(["", *lines])).splitlines()
-    for index, line in enumerate(lines):
-        if line and not line.startswith(" "):
-            yield "\n".join(_block(lines, index))
+    text = inspect.cleandoc("\n".join(["", *lines]))
+    yield from filter(None, re.split(r"\n+(?=\S)", text))
 
 
-def _joined(text: str) -> str:
-    return inspect.cleandoc(text).strip()
-
-
-def _numpy_items(lines: list[str], returns: bool = False) -> list[Item]:
-    items = []
+def _numpy_items(lines: list[str], title: str) -> Iterator[Item]:
     for entry in _entries(lines):
         head, _, text = entry.partition("\n")
         names, colon, type_ = (part.strip() for part in head.partition(":"))
-        if returns and not colon:
+        if title in _RETURNS and not colon:
             names, type_ = "", names
-        items += [Item(name.strip("* ") or None, type_ or None, _joined(text)) for name in names.split(",")]
-    return items
+        for name in names.split(","):
+            yield Item(name.strip("* ") or None, type_ or None, inspect.cleandoc(text))
 
 
-def _returns(lines: list[str], named: bool) -> list[Item]:
-    items = []
+def _google_returns(lines: list[str], named: bool) -> Iterator[Item]:
     for entry in _entries(lines):
-        if match := _GOOGLE_ITEM.fullmatch(entry):
-            name, type_, text = match.group("name", "type", "text")
-            items.append(Item(name, type_, _joined(text)) if named or type_ else Item(None, name, _joined(text)))
-        elif not named and (typed := re.fullmatch(r"([\w.]+\[.*?\]+|\w[\w.]*\w):(?:\s+|$)(.*)", entry, re.DOTALL)):
-            items.append(Item(None, typed[1], _joined(typed[2])))
+        if (match := _GOOGLE_ITEM.fullmatch(entry)) and (named or match[2]):
+            yield Item(match[1], match[2], inspect.cleandoc(match[3]))
+        elif match := _GOOGLE_TYPE.fullmatch(entry):
+            yield Item(None, match[1], inspect.cleandoc(match[2]))
         else:
-            items.append(Item(None, None, _joined(entry)))
-    return items
+            yield Item(description=entry)
 
 
-def _add_sphinx_field(docs: Docstring, kind: str, subject: str, text: str) -> None:
-    text = _joined(text)
-    if kind in ("return", "returns", "rtype"):
-        if not docs.returns:
-            docs.returns.append(Item(None, None, ""))
-        changed: dict[str, Any] = {"type": text} if kind == "rtype" else {"description": text}
-        target = docs.returns[0]
-    elif subject.strip():
+def _add_field(docs: Docstring, kind: str, subject: str, text: str) -> None:
+    text = inspect.cleandoc(text)
+    if kind in ("returns", "return", "rtype"):
+        known = docs.returns.pop() if docs.returns else Item()
+        docs.returns.append(evolve(known, type=text) if kind == "rtype" else evolve(known, description=text))
+    elif subject:
         *type_, name = subject.split()
-        target = docs.parameters.setdefault(name, Item(name, None, ""))
-        changed = {"type": text} if kind == "type" else {"description": text, "type": " ".join(type_) or target.type}
-    else:
-        return
-    for key, value in changed.items():
-        setattr(target, key, value)
+        known = docs.parameters.get(name, Item(name, " ".join(type_) or None))
+        docs.parameters[name] = evolve(known, type=text) if kind == "type" else evolve(known, description=text)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lagent.errors import ActionArgumentsError
 from lagent.schema import to_data
 
-__all__ = ["BaseParser", "JsonParser", "ParseError", "TupleParser"]
+__all__ = ["BaseParser", "JsonParser", "ParseError", "TupleParser", "content_parts"]
 
 
 class ParseError(ActionArgumentsError):
@@ -71,13 +71,17 @@ class BaseParser:
         if isinstance(outputs, (list, tuple)) and outputs and all(map(_is_part, outputs)):
             return [_result_part(part) for part in outputs]
         data = to_data(outputs)
-        return [{"type": "text", "content": json.dumps(data, ensure_ascii=False) if isinstance(data, (dict, list)) else str(data)}]
+        return [
+            {"type": "text", "content": json.dumps(data, ensure_ascii=False) if isinstance(data, (dict, list)) else str(data)}
+        ]
 
 
 class JsonParser(BaseParser):
     """Takes a JSON object, as a dict or as text, in a Markdown code block or not."""
 
-    PARAMETER_DESCRIPTION = "Pass the arguments of this tool as one JSON object that maps parameter names to values: {name: value}."
+    PARAMETER_DESCRIPTION = (
+        "Pass the arguments of this tool as one JSON object that maps parameter names to values: {name: value}."
+    )
 
     def parse_inputs(self, inputs: Any, name: str = "run") -> dict[str, Any]:
         if isinstance(inputs, str):
@@ -110,14 +114,25 @@ class TupleParser(BaseParser):
         return dict(zip(names, inputs, strict=False))
 
 
+def content_parts(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The result parts of an action (``{"type": …, "content": …}``) as content parts in OpenAI's form."""
+    return [
+        {"type": "image_url", "image_url": {"url": part["content"]}}
+        if part["type"] == "image"
+        else {"type": part["type"], part["type"]: part["content"]}
+        for part in parts
+    ]
+
+
 def _is_part(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("type"), str) and ("content" in value or value["type"] in value)
 
 
 def _result_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse of :func:`content_parts`."""
     if "content" in part:
         return dict(part)
-    kind, payload = part["type"], part[part["type"]]
-    if kind == "image_url":
-        return {"type": "image", "content": payload["url"] if isinstance(payload, Mapping) else payload}
-    return {"type": kind, "content": payload}
+    content = part[part["type"]]
+    if part["type"] == "image_url" and isinstance(content, Mapping):
+        return {"type": "image", "content": content["url"]}
+    return {"type": part["type"], "content": content}
