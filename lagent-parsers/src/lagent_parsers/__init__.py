@@ -1,0 +1,1 @@
+"""Output parsers for lagent: what models write, turned into structure, whole or streaming."""

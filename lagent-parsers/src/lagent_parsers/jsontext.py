@@ -1,0 +1,87 @@
+"""JSON as models write it: whole, malformed, or cut off."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jiter
+import json_repair
+
+__all__ = ["dumps", "partial_value", "read_values"]
+
+_CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": float("-inf")}
+_STRICT = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__)
+_LENIENT = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__, strict=False)
+_BETWEEN = re.compile(r"[\s,;]*")
+_FENCE = re.compile(r"\s*```\w*")
+
+_DEEPEST_REPAIR, _LONGEST_REPAIR = 64, 1_000_000
+"""What json-repair is given: its cost grows with the square of the unclosed brackets."""
+
+
+def read_values(text: str, repair: bool = True) -> tuple[list[Any], bool]:
+    """The JSON values that ``text`` consists of, one after the other, and whether they are well-formed.
+
+    Args:
+        repair: whether to make the best of malformed text.
+
+    Raises:
+        ValueError: it is no JSON, not even malformed, or nested too deeply.
+    """
+    if fence := _FENCE.match(text):
+        return read_values(text[fence.end() :].rstrip().removesuffix("```"), repair)[0], False
+    for decoder in (_STRICT, _LENIENT) if repair else (_STRICT,):
+        try:
+            return _sequence(decoder, text), decoder is _STRICT
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+    if not repair:
+        raise ValueError(problem)
+    return [_repaired(text, problem)], False
+
+
+def _sequence(decoder: json.JSONDecoder, text: str) -> list[Any]:
+    values: list[Any] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        values.append(value)
+        at = _skip(text, at)
+    return values
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def _repaired(text: str, problem: str) -> Any:
+    depth = sum(map(text.count, "{[")) - sum(map(text.count, "}]"))
+    if depth > _DEEPEST_REPAIR or len(text) > _LONGEST_REPAIR:
+        raise ValueError(problem)
+    try:
+        value = json_repair.loads(text, skip_json_loads=True)
+    except Exception as error:  # whatever hostile text does to it
+        raise ValueError(problem) from error
+    if not isinstance(value, (dict, list)) or not value:
+        raise ValueError(problem)
+    return value
+
+
+def partial_value(text: str) -> Any:
+    """What the beginning of a JSON value says so far; ``None`` if it says nothing."""
+    try:
+        return jiter.from_json(text.strip().encode("utf-8", "replace"), partial_mode="trailing-strings")
+    except ValueError:
+        return None
+
+
+def dumps(value: Any, avoid: tuple[str, ...] = ()) -> str:
+    """``value`` as JSON in which none of the texts ``avoid`` occurs."""
+    text = json.dumps(value, ensure_ascii=False)
+    for marker in avoid:
+        if marker in text:
+            text = text.replace(marker, f"\\u{ord(marker[0]):04x}{marker[1:]}")
+    return text

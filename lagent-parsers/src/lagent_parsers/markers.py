@@ -1,0 +1,44 @@
+"""Finding markers in a text that arrives in pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["Markers"]
+
+
+class Markers:
+    """A set of literal strings to look for; at one place the longest counts.
+
+    Args:
+        literals: the strings.
+        patterns: regular expressions to look for as well, which may match any part of what they match.
+        escapes: whether a backslash hides the character behind it.
+    """
+
+    def __init__(self, literals: Iterable[str], patterns: Iterable[str] = (), escapes: bool = False) -> None:
+        self.literals = sorted({literal for literal in literals if literal}, key=len, reverse=True)
+        alternatives = [*map(re.escape, self.literals), *patterns, *([r"\\."] if escapes else [])]
+        self._pattern = re.compile("|".join(alternatives) or r"(?!)", re.DOTALL)
+        self._beginnings = {literal[:n] for literal in self.literals for n in range(1, len(literal))}
+        if escapes:
+            self._beginnings.add("\\")
+        self._longest = max(map(len, self._beginnings), default=0)
+
+    def undecided(self, text: str, start: int) -> int:
+        """Where the longest end of ``text`` begins that more text could make a marker."""
+        end = len(text)
+        for at in range(max(start, end - self._longest), end):
+            if text[at:] in self._beginnings:
+                return at
+        return end
+
+    def find(self, text: str, start: int, final: bool) -> tuple[re.Match[str] | None, int]:
+        """The first marker from ``start`` on, and up to where ``text`` is certain to hold no other before it.
+
+        Where more text may come (not ``final``), the answer is the same as for the text with anything behind it.
+        """
+        certain = len(text) if final else self.undecided(text, start)
+        match = self._pattern.search(text, start)
+        return (match, match.start()) if match and match.start() < certain else (None, certain)

@@ -1,0 +1,65 @@
+"""Text with structures in it."""
+
+from __future__ import annotations
+
+__all__ = ["Prose"]
+
+
+class Prose:
+    """Text that has structures, such as tool calls, taken out of it.
+
+    White space that touches a structure belongs to the structure; text before and after one is joined by a line break.
+
+    Attributes:
+        fresh: whether nothing but white space has come since the beginning or the last structure.
+        line_start: whether nothing but white space has come since the last line break or structure.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._new = 0  # how many of the parts were given as new
+        self._gap: list[str] = []  # white space and the like, which the next text or structure decides about
+        self._behind_structure = False
+        self.fresh = self.line_start = True
+
+    def add(self, text: str) -> None:
+        """Take text that belongs to no structure."""
+        core = text.rstrip()
+        if core:
+            if self._behind_structure:
+                before, text = "\n" if self._parts else "", text.lstrip()
+                core = core.lstrip()
+            else:
+                before = "".join(self._gap)
+            self._parts.append(before + core)
+            self._gap = [text[len(core) :]]
+            self._behind_structure = self.fresh = False
+        else:
+            self._gap.append(text)
+        line = text.rfind("\n") + 1
+        self.line_start = (self.line_start or line > 0) and (not core or text[line:].isspace() or line == len(text))
+
+    def hold(self, marker: str) -> None:
+        """Take a marker that counts as white space does."""
+        self._gap.append(marker)
+
+    def structure(self) -> None:
+        """Know that a structure stands here."""
+        self._gap.clear()
+        self._behind_structure = self.fresh = self.line_start = True
+
+    def end(self) -> None:
+        """Know that nothing comes after this."""
+        if not self._behind_structure:
+            self._parts.extend(self._gap)
+        self._gap.clear()
+
+    def text(self) -> str:
+        """The text so far, without white space at its end that may yet belong to a structure."""
+        return "".join(self._parts)
+
+    def new(self) -> str:
+        """What has come since the last time this was asked."""
+        new = "".join(self._parts[self._new :])
+        self._new = len(self._parts)
+        return new

@@ -1,0 +1,125 @@
+"""A region of tool calls: where it ends, and what was in it."""
+
+from __future__ import annotations
+
+from lagent.schema import ToolCall
+from lagent_parsers.codecs import Quote
+from lagent_parsers.grammar import Block, Grammar
+
+__all__ = ["Region"]
+
+_PARTIAL_COST = 16
+
+
+class Region:
+    """Collects the text of a region until its end.
+
+    An end marker within quotes does not count, until the next begin marker or the end of the text shows that the quotes are broken:
+    then the first of them was the end.
+
+    Attributes:
+        end: the end marker, once the region has ended; empty if it has none.
+        closed: whether the end was there, rather than the next region or the end of the text.
+        behind: text that was read and stands behind the end after all.
+    """
+
+    def __init__(self, block: Block, grammar: Grammar, line_start: bool) -> None:
+        self.block, self._grammar, self._line_start = block, grammar, line_start
+        self.end: str | None = None
+        self.closed, self.behind = False, ""
+        self._parts = [block.open] if block.bracket else []
+        self._length = sum(map(len, self._parts))
+        self._depth = self._length
+        self._quote: Quote | None = None
+        self._quotes = {quote.open: quote for quote in block.codec.quotes}
+        self._end_in_quotes: tuple[int, str] | None = None
+        self._partial: tuple[int, ToolCall | None] = (0, None)
+
+    @property
+    def is_attempt(self) -> bool:
+        """Whether the markers alone, at their proper places, show that a tool call was meant."""
+        return self._line_start and bool(self.end) and not self.block.bracket
+
+    def may_begin_with(self, head: str, final: bool) -> bool | None:
+        """Whether the region may hold a call, given its first text; ``None`` if more of it is needed."""
+        may_be = self.block.bracket or self.block.codec.begins(head, final)
+        return may_be or (may_be if may_be is None else self._line_start)
+
+    def body(self) -> str:
+        """The text between the markers."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def text(self) -> str:
+        """The text of the whole region, with its markers."""
+        return ("" if self.block.bracket else self.block.open) + self.body() + (self.end or "")
+
+    def call_so_far(self) -> ToolCall | None:
+        """The call as far as it goes, or as far as it went not long ago: reading it anew each time would cost ever more."""
+        read, call = self._partial
+        if self._length > read and (self._length - read) * _PARTIAL_COST >= self._length:
+            call = self.block.codec.read_partly(self.body())
+            self._partial = (self._length, call)
+        return call
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+        self._length += len(text)
+
+    def read(self, text: str, at: int, final: bool) -> int:
+        """Read on from a place in ``text``; returns up to where. Sets :attr:`end` if the region ends there."""
+        while self.end is None:
+            if self._quote is None:
+                markers = self._grammar.outside[self.block.open]
+            else:
+                markers = self._grammar.inside[self.block.open, self._quote.open]
+            found, certain = markers.find(text, at, final)
+            self.add(text[at:certain])
+            at = certain
+            if found is None:
+                if final:
+                    self._end("", closed=False)
+                break
+            at = self._read_in_quotes(found.group(), at) if self._quote else self._read_marker(found.group(), at)
+        return at
+
+    def _read_marker(self, marker: str, at: int) -> int:
+        if marker in self.block.close:
+            self._end(marker, closed=True)
+        elif quote := self._quotes.get(marker):
+            self._quote = quote
+            self.add(marker)
+        elif marker[0] in "[{(" and not self.block.close:
+            self._depth += len(marker)
+            self.add(marker)
+        elif marker[0] in "]})" and not self.block.close:
+            marker = marker[: self._depth] or marker
+            self.add(marker)
+            if self._depth:
+                self._depth -= len(marker)
+                if not self._depth:
+                    self._end("", closed=True)
+        else:  # the next region begins
+            self._end("", closed=False)
+            return at
+        return at + len(marker)
+
+    def _read_in_quotes(self, marker: str, at: int) -> int:
+        assert self._quote is not None
+        if marker == self._quote.close:
+            self._quote = None
+        elif marker in self.block.close:
+            self._end_in_quotes = self._end_in_quotes or (self._length, marker)
+        elif marker[0] != "\\" and self._end_in_quotes:
+            self._end("", closed=False)
+            return at
+        self.add(marker)
+        return at + len(marker)
+
+    def _end(self, marker: str, closed: bool) -> None:
+        self.end, self.closed = marker, closed
+        if not closed and self._end_in_quotes:
+            length, self.end = self._end_in_quotes
+            body = self.body()
+            self._parts, self.behind = [body[:length]], body[length + len(self.end) :]
+            self.closed = True
