@@ -19,7 +19,7 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -309,8 +309,14 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
+    def call() -> T:
+        try:
+            return function()
+        except StopIteration as error:  # a future cannot carry it: who waits for it would wait for ever
+            raise RuntimeError("a call raised StopIteration") from error
+
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(_threads(), context.run, function)
+    return await asyncio.get_running_loop().run_in_executor(_threads(), context.run, call)
 
 
 _loop_lock = threading.Lock()
@@ -328,13 +334,18 @@ def _private_loop() -> asyncio.AbstractEventLoop:
 
 
 def _wait(awaitable: Awaitable[T]) -> T:
-    async def settle() -> T:
-        return await awaitable
+    async def settle() -> tuple[T, None] | tuple[None, BaseException]:
+        try:
+            return await awaitable, None
+        except (SystemExit, KeyboardInterrupt) as error:  # would end the private loop, and nobody would be woken
+            return None, error
 
-    coroutine: Coroutine[Any, Any, T] = settle()
-    future = asyncio.run_coroutine_threadsafe(coroutine, _private_loop())
+    future = asyncio.run_coroutine_threadsafe(settle(), _private_loop())
     try:
-        return future.result()
+        result, error = future.result()
     except BaseException:
         future.cancel()
         raise
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]

@@ -6,7 +6,7 @@ from lagent.actions.action_executor import ActionExecutor, AsyncActionExecutor, 
 from lagent.actions.base_action import AsyncActionMixin, BaseAction, tool_api
 from lagent.actions.builtin_actions import FinishAction, InvalidAction, NoAction
 from lagent.actions.calculator import Calculator
-from lagent.actions.parser import BaseParser, JsonParser, ParseError, TupleParser
+from lagent.actions.parser import BaseParser, JsonParser, ParseError, TupleParser, content_parts
 
 __all__ = [
     "ActionExecutor",
@@ -21,6 +21,7 @@ __all__ = [
     "NoAction",
     "ParseError",
     "TupleParser",
+    "content_parts",
     "tool_api",
     "tool_name",
 ]

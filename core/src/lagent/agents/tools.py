@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lagent.actions import ActionExecutor
+from lagent.actions import ActionExecutor, content_parts
 from lagent.agents.agent import (
     Agent,
     AsyncAgent,
@@ -155,7 +155,7 @@ def _text(content: Any) -> Any:
         return str(content.errmsg)
     if all(part["type"] == "text" for part in content.result or ()):
         return content.format_result()
-    return [{"type": "text", "text": part["content"]} if part["type"] == "text" else part for part in content.result or ()]
+    return content_parts(content.result or ())
 
 
 class AsyncToolAgent(AsyncAgentMixin, ToolAgent):
