@@ -163,7 +163,7 @@ class Agent(AgentTree):
             if self.memory is not None:
                 memory = yield from self._open(session_id)
             inputs = yield from self._hooks.fire("before_agent", self, session_id, inputs)
-            inputs = [inputs] if isinstance(inputs, (AgentMessage, str)) else [_message(item) for item in inputs]
+            inputs = [_message(item) for item in inputs]
             if memory is not None:
                 memory.add(inputs)
             answer = _message((yield from self._forward(inputs, session_id, kwargs, emit)), self.name)

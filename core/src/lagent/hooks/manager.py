@@ -119,7 +119,8 @@ class HookManager:
                 except Exception as error:
                     raise HookError(f"hook {implementation.hook} failed in {event}: {error!r}") from error
                 if result is not None and value:
-                    value = (result,)
+                    one_of_many = isinstance(value[0], list) and not isinstance(result, (list, tuple))
+                    value = ([result] if one_of_many else result,)
         return value[0] if value else None
 
     def heard(self, event: str) -> bool:
