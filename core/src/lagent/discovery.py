@@ -11,7 +11,20 @@ from types import MappingProxyType
 
 from attrs import define, field, frozen
 
-__all__ = ["CORE", "GROUPS", "PLUGIN_API", "Entry", "Installed", "api_problem", "canonical", "installed", "refresh", "scan"]
+__all__ = [
+    "CORE",
+    "GROUPS",
+    "LIMITS",
+    "PLUGIN_API",
+    "Entry",
+    "Installed",
+    "api_problem",
+    "canonical",
+    "installed",
+    "listed",
+    "refresh",
+    "scan",
+]
 
 CORE = "lagent-core"
 
@@ -25,6 +38,9 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 PLUGIN_API = (1, 0)
 """The version, (major, minor), of everything that plugins build on; ``docs/plugins/versions.md`` says when it changes."""
+
+LIMITS = ("LAGENT_PLUGINS", "LAGENT_DISABLE_PLUGINS")
+"""The environment variables that limit what is found: an allow list, and a list of what is left out."""
 
 _API_GROUP = "lagent.plugin_api"
 _KIND_OF_GROUP = {group: kind for kind, group in GROUPS.items()}
@@ -67,6 +83,16 @@ class Entry:
             return ""
 
     @property
+    def keys(self) -> frozenset[str]:
+        """How the environment variables of :data:`LIMITS` may name it."""
+        return frozenset({self.distribution, f"{self.distribution}:{self.name}"})
+
+    @property
+    def place(self) -> str:
+        """The folder, or other entry of the path, that the distribution is in."""
+        return str(self.point.dist.locate_file("")) if self.point and self.point.dist else ""
+
+    @property
     def origin(self) -> str:
         """The distribution and its version, for messages."""
         return f"{self.distribution} {self.version}".rstrip() or "this program"
@@ -104,7 +130,8 @@ def scan() -> Installed:
     This is :func:`importlib.metadata.entry_points` with three differences: a damaged distribution does not hide the others, what
     the path hides is told, and distributions without components of ours cost no parsing.
     """
-    found, seen, limits = Installed(), set[str](), _Limits()
+    found, seen = Installed(), set[str]()
+    allowed, denied = map(listed, LIMITS)
     for dist in distributions():
         name = ""
         try:
@@ -124,7 +151,7 @@ def scan() -> Installed:
             entry = Entry(point.name, kind, name, point.value, deprecated, point)
             if hidden:
                 found.shadowed.append(entry)
-            elif not limits.admit(entry):
+            elif not _admits(entry, allowed, denied):
                 found.excluded.append(entry)
             else:
                 (found.deprecated if deprecated else found.entries)[kind].append(entry)
@@ -167,19 +194,15 @@ def _name(dist: Distribution) -> str:
     return canonical(name)
 
 
-class _Limits:
-    """The two environment variables: lists of ``distribution`` or ``distribution:name``; core is no plugin and always allowed."""
-
-    def __init__(self) -> None:
-        allowed = os.environ.get("LAGENT_PLUGINS")
-        self._allowed = None if allowed is None else _listed(allowed)
-        self._denied = _listed(os.environ.get("LAGENT_DISABLE_PLUGINS", ""))
-
-    def admit(self, entry: Entry) -> bool:
-        keys = {entry.distribution, f"{entry.distribution}:{entry.name}"}
-        return (self._allowed is None or entry.distribution == CORE or bool(keys & self._allowed)) and not keys & self._denied
+def _admits(entry: Entry, allowed: frozenset[str] | None, denied: frozenset[str] | None) -> bool:
+    if allowed is not None and entry.distribution != CORE and not entry.keys & allowed:  # core is no plugin
+        return False
+    return denied is None or not entry.keys & denied
 
 
-def _listed(text: str) -> frozenset[str]:
+def listed(variable: str) -> frozenset[str] | None:
+    """The ``distribution`` and ``distribution:name`` of an environment variable of :data:`LIMITS`; ``None`` if it is not set."""
+    if (text := os.environ.get(variable)) is None:
+        return None
     parts = (item.partition(":") for item in re.split(r"[,\s]+", text.strip()) if item)
     return frozenset(canonical(distribution) + colon + name for distribution, colon, name in parts)

@@ -36,7 +36,7 @@ class PluginsCommand:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings, each on one line, which is cut only where a terminal is too narrow.
+    """Print rows under their headings, each on one line; the last column is cut where a terminal is too narrow.
 
     A first column that repeats is left empty.
     """
@@ -44,11 +44,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    cells = [list(map(str, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
+    for column, width in zip(columns, [*widths[:-1], None], strict=True):
+        table.add_column(column, no_wrap=True, min_width=width)
     last = None
-    for first, *rest in rows:
+    for first, *rest in cells:
         table.add_row(Text("" if first == last else first, "cyan"), *map(Text, rest))
         last = first
     Console(width=None if sys.stdout.isatty() else 10_000).print(table)
