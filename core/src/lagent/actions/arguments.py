@@ -66,7 +66,7 @@ def _fit_any(value: Any, arms: list[Schema], where: str, definitions: dict[str, 
 def _fit_array(value: Any, schema: Schema, where: str, definitions: dict[str, Schema], strict: bool) -> list[Any]:
     least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
     if not least <= len(value) <= most:
-        wanted = f"{least}" if least == most else f"{least} to {most}"
+        wanted = f"{least}" if least == most else f"at least {least}" if most == math.inf else f"{least} to {most}"
         raise ActionArgumentsError(f"argument {where!r} should have {wanted} items, got {len(value)}")
     first, rest = schema.get("prefixItems", []), schema.get("items", {})
     schemas = [*first, *[rest] * (len(value) - len(first))]

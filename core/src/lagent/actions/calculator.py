@@ -96,7 +96,7 @@ class Calculator(BaseAction):
         text = expression.strip().rstrip("=? ").replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-")
         text = re.sub(r"(\d+(?:\.\d+)?)\s*%\s*of\b", r"(\1/100)*", text).replace("math.", "")
         try:
-            return _written(_value(ast.parse(text, mode="eval").body))
+            return _written(_value(ast.parse(text, mode="eval").body, text))
         except (SyntaxError, MemoryError, RecursionError):
             raise ValueError(f"{expression!r} is no arithmetic expression, such as 2 * (3 + 4)") from None
         except ZeroDivisionError:
@@ -105,27 +105,29 @@ class Calculator(BaseAction):
             raise ValueError(f"a number in {expression!r} gets too large") from None
 
 
-def _value(node: ast.expr) -> Number:
+def _value(node: ast.expr, source: str) -> Number:
     value: Any
     if isinstance(node, ast.Constant) and type(node.value) is int:
         value = node.value
     elif isinstance(node, ast.Constant) and type(node.value) is float:
-        value = Fraction(repr(node.value)) if math.isfinite(node.value) else node.value
+        if not math.isfinite(node.value):
+            raise OverflowError
+        value = Fraction((ast.get_source_segment(source, node) or "").replace("_", "")) if node.value else 0
     elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        value = _BINARY[type(node.op)](_value(node.left), _value(node.right))
+        value = _BINARY[type(node.op)](_value(node.left, source), _value(node.right, source))
     elif isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        value = _UNARY[type(node.op)](_value(node.operand))
+        value = _UNARY[type(node.op)](_value(node.operand, source))
     elif isinstance(node, ast.Name) and node.id in _CONSTANTS:
         value = _CONSTANTS[node.id]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
-        value = _FUNCTIONS[node.func.id](*map(_value, node.args))
+        value = _FUNCTIONS[node.func.id](*(_value(arg, source) for arg in node.args))
     else:
         raise ValueError(
             f"{ast.unparse(node)!r} is not arithmetic; write numbers without commas, operators and {', '.join(_FUNCTIONS)}"
         )
     if isinstance(value, complex):
         raise ValueError(f"{ast.unparse(node)!r} is not a real number")
-    if _bits(value) > _MAX_BITS or not math.isfinite(value):
+    if _bits(value) > _MAX_BITS or (isinstance(value, float) and not math.isfinite(value)):
         raise OverflowError
     return value  # type: ignore[no-any-return]
 
@@ -136,6 +138,6 @@ def _written(value: Number) -> str:
         return str(int(value))
     if isinstance(value, float):
         return f"{value:.{_DIGITS}g}"
-    whole_digits = len(str(abs(int(value))))
-    number = Context(prec=_DIGITS + whole_digits).divide(Decimal(value.numerator), Decimal(value.denominator)).normalize()
-    return f"{number:f}" if abs(number) >= Decimal("1e-6") else f"{number:e}"
+    context = Context(prec=_DIGITS + len(str(abs(int(value)))))
+    number = context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context)
+    return f"{number:f}" if number.adjusted() >= -6 else f"{number:e}"

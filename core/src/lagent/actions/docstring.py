@@ -36,7 +36,7 @@ _GOOGLE_TITLE = re.compile(r"([A-Z][\w ]*):\s*")
 _NUMPY_LINE = re.compile(r"-{3,}\s*")
 _GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)?\s*(?:\((.*?)\))?\s*:(?:\s+|$)(.*)", re.DOTALL)
 _GOOGLE_TYPE = re.compile(r"(\w[\w.]*(?:\[.*?\]+)?):(?:\s+|$)(.*)", re.DOTALL)
-_SPHINX_FIELD = re.compile(r":(param|arg|type|returns?|rtype)\b ?([^:]*):(?:\s+|$)(.*)", re.DOTALL)
+_SPHINX_FIELD = re.compile(r":(\w+)(?: ([^:]*))?:(?:\s+|$)(.*)", re.DOTALL)
 
 
 def parse_docstring(text: str | None, *, named_returns: bool = False) -> Docstring:
@@ -103,12 +103,12 @@ def _google_returns(lines: list[str], named: bool) -> Iterator[Item]:
             yield Item(description=entry)
 
 
-def _add_field(docs: Docstring, kind: str, subject: str, text: str) -> None:
+def _add_field(docs: Docstring, kind: str, subject: str | None, text: str) -> None:
     text = inspect.cleandoc(text)
     if kind in ("returns", "return", "rtype"):
         known = docs.returns.pop() if docs.returns else Item()
         docs.returns.append(evolve(known, type=text) if kind == "rtype" else evolve(known, description=text))
-    elif subject:
+    elif subject and kind in ("param", "arg", "argument", "key", "type"):
         *type_, name = subject.split()
         known = docs.parameters.get(name, Item(name, " ".join(type_) or None))
         docs.parameters[name] = evolve(known, type=text) if kind == "type" else evolve(known, description=text)

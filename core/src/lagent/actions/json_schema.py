@@ -135,7 +135,7 @@ def is_union(hint: Any) -> bool:
 
 def default_of(value: Any) -> Schema:
     """``{"default": …}``, if the value can be written as JSON."""
-    data = to_data(value)
+    data = _data(value)
     return {} if isinstance(data, str) and not isinstance(value, (str, Enum)) else {"default": data}
 
 
@@ -160,8 +160,12 @@ def _text_of(annotation: Any) -> Any:
     )
 
 
+def _data(value: Any) -> Any:
+    return to_data(value.value if isinstance(value, Enum) else value)
+
+
 def _choice(values: Iterable[Any]) -> Schema:
-    choices = [to_data(value) for value in values]
+    choices = [_data(value) for value in values]
     kinds = {_SCALARS.get(type(choice)) for choice in choices}
     schema: Schema = {"const": choices[0]} if len(choices) == 1 else {"enum": choices}
     return schema | ({"type": kinds.pop()} if len(kinds) == 1 else {})
