@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -91,4 +92,4 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
         except (TypeError, ValueError):
             return None
-    return max(0.0, seconds) if seconds < float("inf") else None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

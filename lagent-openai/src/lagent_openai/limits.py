@@ -82,12 +82,10 @@ class Clock:
         end = min(self._next, self._end)
         if end == math.inf:
             return await awaitable
-        try:
-            with anyio.fail_after(max(0.0, end - time.monotonic())):
-                return await awaitable
-        except TimeoutError as error:
-            what = f"complete answer in {self._total} s" if self._end <= self._next else self._waiting_for
-            raise ModelTimeoutError(f"the server gave no {what}; see timeout=") from error
+        with anyio.move_on_after(max(0.0, end - time.monotonic())):
+            return await awaitable
+        what = f"complete answer in {self._total} s" if self._end <= self._next else self._waiting_for
+        raise ModelTimeoutError(f"the server gave no {what}; see timeout=")
 
 
 def _after(now: float, seconds: float | None) -> float:
