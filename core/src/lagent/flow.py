@@ -17,6 +17,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
@@ -331,6 +332,17 @@ def _private_loop() -> asyncio.AbstractEventLoop:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="lagent-loop", daemon=True).start()
         return _loop
+
+
+def _after_fork() -> None:
+    """The threads stay behind in the parent; a forked process starts its own."""
+    global _loop, _loop_lock
+    _loop, _loop_lock = None, threading.Lock()
+    _threads.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _wait(awaitable: Awaitable[T]) -> T:
