@@ -49,7 +49,7 @@ def run(*command: str | Path) -> int:
 
 def require_python() -> None:
     """Go on with a Python that is new enough, or end with a message that says what to install."""
-    if sys.version_info >= (3, 10):  # noqa: UP036 - a person may start this with any Python
+    if tuple(sys.version_info) >= (3, 10):  # a tuple, as tools take the comparison with sys.version_info itself for decided
         return
     for minor in range(15, 9, -1):
         found = shutil.which(f"python3.{minor}")

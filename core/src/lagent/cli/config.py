@@ -163,8 +163,9 @@ def _made(make: Callable[[], Any], path: Path_, source: _Source, spec: Any = Non
         if not source.name:
             raise
         problem = str(error) if isinstance(error, LagentError) else _plain(error)
-        items = spec.items() if isinstance(spec, dict) else ()
-        quoted = [key for key, value in items if repr(key) in problem or (isinstance(value, str) and repr(value) in problem)]
+        items = spec if isinstance(spec, dict) else {}
+        quoted = [key for key in items if repr(key) in problem]
+        quoted += [key for key, value in items.items() if isinstance(value, str) and repr(value) in problem]
         raise source.error((*path, *quoted[:1]), problem) from error
 
 
