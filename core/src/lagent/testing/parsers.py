@@ -118,6 +118,10 @@ class ParserTests(Kit):
     # Reading piece by piece
 
     def test_any_split_gives_the_same(self, parser: StrParser) -> None:
+        for text in (*self.samples, *self.malformed):
+            for cut in range(1, len(text), len(text) // 200 + 1):
+                self._check_split(parser, [text[:cut], text[cut:]])
+
         @settings(max_examples=self.examples, deadline=None)
         @given(self._texts(), st.data())
         def check(text: str, data: st.DataObject) -> None:

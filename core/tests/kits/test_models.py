@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import threading
@@ -435,26 +434,13 @@ BROKEN = [
 ]
 
 
-def fails(kit: type[ModelTests], model: type[ScriptedModel], name: str) -> bool:
-    """Whether the test ``name`` of a kit fails for a model."""
-    tests = kit()
-    values = [mark.args[1] for mark in getattr(getattr(kit, name), "pytestmark", ()) if mark.name == "parametrize"]
-    for arguments in ([value] for value in values[0]) if values else [[]]:
-        with contextlib.suppress(pytest.skip.Exception):
-            try:
-                getattr(tests, name)(model(), *arguments)
-            except (Exception, pytest.fail.Exception):
-                return True
-    return False
-
-
 @pytest.mark.parametrize(("model", "test"), BROKEN, ids=lambda value: getattr(value, "__name__", value))
 def test_a_broken_model_is_caught_by_the_test_meant_for_it(
-    model: type[ScriptedModel], test: str, monkeypatch: pytest.MonkeyPatch
+    model: type[ScriptedModel], test: str, caught: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lagent.testing.models.PATIENCE", 0.3)
     kit = TestAsyncScriptedModel if issubclass(model, AsyncScriptedModel) else TestScriptedModel
-    assert fails(kit, model, test)
+    assert caught(kit, test, model)
 
 
 def test_every_test_of_the_kits_catches_something() -> None:
