@@ -61,7 +61,7 @@ class ActionExecutor:
         self.no_action = _action(no_action)
         self.finish_action = _action(finish_action)
         self.actions: dict[str, BaseAction] = {}
-        given = list(actions) if isinstance(actions, (list, tuple)) else [actions]
+        given = actions if isinstance(actions, (list, tuple)) else [] if actions is None else [actions]
         for action in map(_action, [*given, *([self.finish_action] if finish_in_action else [])]):
             if action.name in self.actions:
                 raise ConfigurationError(f"two actions are called {action.name!r}: give one another name (description=)")
@@ -197,7 +197,8 @@ class ActionExecutor:
     def _closing(self, method: str, *args: Any) -> Flow[None]:
         """Call a method of all actions that have it; the first error is raised when all were called."""
         errors = []
-        for action in (*self.actions.values(), self.invalid_action, self.no_action, self.finish_action):
+        own = (self.invalid_action, self.no_action, self.finish_action)
+        for action in {id(action): action for action in (*self.actions.values(), *own)}.values():
             if (function := getattr(action, method, None)) is not None:
                 try:
                     yield Call(function, args, blocking=True)

@@ -143,7 +143,8 @@ def resolved_hints(annotated: Any) -> dict[str, Any]:
     """The type hints of a function or class; those that name what does not exist at run time are left out."""
     hints: dict[str, Any] = {}
     for owner in reversed(annotated.__mro__) if isinstance(annotated, type) else [annotated]:
-        scope = getattr(owner, "__globals__", None) or vars(sys.modules[owner.__module__])
+        module = sys.modules.get(getattr(owner, "__module__", None) or "")
+        scope = getattr(owner, "__globals__", None) or getattr(module, "__dict__", {})
         for name, annotation in getattr(owner, "__annotations__", {}).items():
             holder: Any = types.SimpleNamespace(__annotations__={name: annotation})
             with contextlib.suppress(NameError, AttributeError, TypeError, SyntaxError):

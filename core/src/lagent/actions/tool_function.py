@@ -27,7 +27,8 @@ class ToolFunction:
     """A function that a model may call.
 
     Args:
-        function: plain or coroutine function. A parameter ``session_id`` is not described: the caller gives it.
+        function: a plain or coroutine function. The parameter ``session_id`` is not described, as the caller gives it, and neither are
+            those that a :func:`functools.partial` gives.
         explode_return, returns_named_value, include_arguments, exclude_arguments: see :func:`tool_api`.
     """
 
@@ -41,8 +42,11 @@ class ToolFunction:
     ) -> None:
         signature = inspect.signature(function).parameters
         included = signature if include_arguments is None else _names(include_arguments)
-        self._function = function
-        self._docs = parse_docstring(function.__doc__, named_returns=returns_named_value)
+        bound = function.keywords if isinstance(function, functools.partial) else {}
+        target = function.func if isinstance(function, functools.partial) else function
+        self._name = getattr(target, "__name__", type(target).__name__)
+        self._docs = parse_docstring(target.__doc__, named_returns=returns_named_value)
+        self._annotated = inspect.unwrap(target) if inspect.isroutine(target) else type(target).__call__
         self._return_options = explode_return, returns_named_value
         self._takes_session = "session_id" in signature
         self._open = any(p.kind is p.VAR_KEYWORD for p in signature.values())
@@ -51,7 +55,7 @@ class ToolFunction:
             for name, p in signature.items()
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
             and name in included
-            and name not in {"self", "session_id", *_names(exclude_arguments)}
+            and name not in {"self", "session_id", *bound, *_names(exclude_arguments)}
         }
         self._required = [name for name, p in self._parameters.items() if p.default is p.empty]
 
@@ -60,7 +64,7 @@ class ToolFunction:
         maker = SchemaMaker()
         properties = self._properties(maker, self._hints())
         described: dict[str, Any] = {
-            "name": getattr(self._function, "__name__", type(self._function).__name__),
+            "name": self._name,
             "description": self._docs.text,
             "parameters": [
                 {"name": name, "type": _lagent_type(each, maker), "description": each.get("description", "")}
@@ -94,8 +98,7 @@ class ToolFunction:
         return self._hints()
 
     def _hints(self) -> dict[str, Any]:
-        function = inspect.unwrap(self._function)
-        resolved = resolved_hints(function if hasattr(function, "__annotations__") else type(function).__call__)
+        resolved = resolved_hints(self._annotated)
         hints = {}
         for name, parameter in self._parameters.items():
             hint = resolved[name] if name in resolved else _doc_hint(self._docs.parameters.get(name, Item()).type)
