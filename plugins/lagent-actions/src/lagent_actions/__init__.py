@@ -1,0 +1,1 @@
+"""Actions for lagent: code, the web, papers, slides; and agents that choose among actions."""

@@ -1,0 +1,154 @@
+"""A session in a Jupyter kernel, with rich results."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import queue
+import re
+import sys
+import time
+from typing import Any
+
+import zmq
+from jupyter_client import BlockingKernelClient
+from jupyter_client.connect import write_connection_file
+
+from lagent_actions.code.process import Backend, Limits, Process
+from lagent_actions.code.session import GRACE, Outcome, clipped, ended_text
+
+__all__ = ["KernelSession"]
+
+_START_SECONDS = 60
+_LOOK_SECONDS = 0.25
+"""How often it is looked whether the kernel still lives."""
+
+_LARGEST_MESSAGE = 16 << 20
+_MOST_IMAGES = 16
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+class KernelSession:
+    """A Jupyter kernel (ipykernel), spoken to over Unix sockets in its own folder.
+
+    Args:
+        limits, backend, directory: see :class:`Process`.
+        most: how many characters of a result are kept.
+
+    Raises:
+        RuntimeError: the kernel does not start.
+    """
+
+    def __init__(self, limits: Limits, *, backend: Backend = "process", directory: str | None = None, most: int = 32768) -> None:
+        self._most = most
+        self._process = Process(
+            [sys.executable, "-c", _KERNEL, "{directory}/kernel.json"], limits, backend=backend, directory=directory
+        )
+        folder = self._process.directory
+        # The kernel waits for this file. Its key is in the folder that only our user can enter.
+        file, _ = write_connection_file(str(folder / "new.json"), transport="ipc", ip=str(folder / "s"), kernel_name="python3")
+        folder.joinpath("new.json").rename(folder / "kernel.json")
+        self._context = zmq.Context()
+        self._context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
+        self._client = BlockingKernelClient(connection_file=str(folder / "kernel.json"), context=self._context)
+        self._client.load_connection_file()
+        self._client.start_channels(stdin=False, hb=False)
+        if (outcome := self._wait_until_ready()) is not None:
+            raise RuntimeError(f"the Jupyter kernel did not start: {outcome.error}")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def interrupt(self) -> None:
+        """Let the running code end with a ``KeyboardInterrupt``."""
+        self._process.interrupt()
+
+    def execute(self, code: str, seconds: float) -> Outcome:
+        """Run a cell for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
+        outcome = Outcome()
+        request = self._client.execute(code, allow_stdin=False)
+        deadline, interrupted = time.monotonic() + seconds, False
+        while True:
+            try:
+                message = self._client.get_iopub_msg(timeout=min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0.01)))
+            except queue.Empty:
+                if not self.alive:
+                    return self._ended(outcome, "it died")
+                message = None
+            except Exception as error:  # the code has access to the sockets and can write anything to them
+                return self._ended(outcome, f"it sent what is no message ({type(error).__name__})")
+            if message is not None and message["parent_header"].get("msg_id") == request and self._take(message, outcome):
+                break
+            if time.monotonic() >= deadline:
+                if interrupted:
+                    return self._ended(outcome, f"it did not stop within {seconds:g} seconds, nor when it was interrupted")
+                self.interrupt()
+                interrupted, deadline = True, time.monotonic() + GRACE
+        if interrupted and outcome.error is not None:
+            outcome.error = f"TimeoutError: the code did not end within {seconds:g} seconds and was interrupted\n{outcome.error}"
+        return outcome
+
+    def close(self) -> None:
+        """End the kernel."""
+        self._process.close()
+        with contextlib.suppress(Exception):
+            self._client.stop_channels()
+        self._context.destroy(linger=0)
+
+    def _take(self, message: dict[str, Any], outcome: Outcome) -> bool:
+        """Add what a message says; whether the cell has ended."""
+        kind, content = message["msg_type"], message["content"]
+        if kind == "status":
+            return bool(content.get("execution_state") == "idle")
+        if kind == "stream":
+            self._add(outcome, str(content.get("text", "")))
+        elif kind in ("execute_result", "display_data", "update_display_data"):
+            data = content.get("data", {})
+            if "image/png" in data and len(outcome.images) < _MOST_IMAGES:
+                with contextlib.suppress(binascii.Error, TypeError, ValueError):
+                    outcome.images.append(base64.b64decode(data["image/png"]))
+            else:
+                text = str(data.get("text/markdown") or data.get("text/plain") or "")
+                if kind == "execute_result":
+                    outcome.value = clipped(text, self._most)
+                else:
+                    self._add(outcome, f"{text}\n")
+        elif kind == "error":
+            outcome.error = clipped(_ANSI.sub("", "\n".join(map(str, content.get("traceback", [])))), self._most)
+        return False
+
+    def _add(self, outcome: Outcome, text: str) -> None:
+        if len(outcome.text) <= self._most:
+            outcome.text = clipped(outcome.text + text, self._most)
+
+    def _wait_until_ready(self) -> Outcome | None:
+        """Run nothing, asking anew until the channel of results is connected, which subscribers are not told."""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if not self.alive:
+                return self._ended(Outcome(), "it died")
+            self._client.kernel_info()
+            with contextlib.suppress(queue.Empty):
+                self._client.get_iopub_msg(timeout=_LOOK_SECONDS)
+                return None
+        return self._ended(Outcome(), f"it did not answer within {_START_SECONDS} seconds")
+
+    def _ended(self, outcome: Outcome, reason: str) -> Outcome:
+        code = self._process.close()
+        self.close()
+        outcome.error, outcome.ended = ended_text(reason, code), True
+        return outcome
+
+
+_KERNEL = """
+import os, sys, time
+sys.path[0] = ""
+from ipykernel.kernelapp import IPKernelApp
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.005)
+IPKernelApp.launch_instance(["-f", sys.argv[1], "--HistoryManager.enabled=False", "--InteractiveShell.colors=nocolor"])
+"""
+"""Loads the kernel while the connection file is being written."""

@@ -1,0 +1,306 @@
+"""Sessions of code execution: one process each, found by session id."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import define, field
+
+from lagent.schema import SessionId
+from lagent_actions.code.process import Backend, Limits, Process
+
+__all__ = ["GRACE", "LightSession", "Outcome", "Session", "Sessions", "clipped", "ended_text", "extract_code"]
+
+_WORKER = Path(__file__).with_name("worker.py")
+_LONGEST_ANSWER = 8 << 20
+GRACE = 2.0
+"""Seconds that interrupted code has to stop before its process is killed."""
+
+_RESTARTED = "[The interpreter had ended and was started anew: the variables of earlier calls are gone.]\n"
+
+
+@define
+class Outcome:
+    """What a piece of code gave.
+
+    Attributes:
+        text: what it printed.
+        value: the value of its last expression, as text.
+        error: the traceback, or what else went wrong; ``None`` if nothing did.
+        images: PNG files.
+        ended: the process has ended, so that its variables are gone.
+    """
+
+    text: str = ""
+    value: str | None = None
+    error: str | None = None
+    images: list[bytes] = field(factory=list)
+    ended: bool = False
+
+
+class Session(Protocol):
+    """Code in a process of its own, piece by piece in one namespace. One thread at a time may use it, save for ``interrupt``."""
+
+    @property
+    def alive(self) -> bool: ...
+    def execute(self, code: str, seconds: float) -> Outcome: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LightSession:
+    """Plain Python in a process that starts within a few hundredths of a second.
+
+    Args:
+        limits, backend, directory: see :class:`Process`.
+        most: how many characters of a result are kept.
+    """
+
+    def __init__(self, limits: Limits, *, backend: Backend = "process", directory: str | None = None, most: int = 8192) -> None:
+        self._most, self._number = most, 0
+        requests, self._requests = os.pipe()
+        self._responses, responses = os.pipe()
+        self._output, output = os.pipe()
+        try:
+            self._process = Process(
+                [sys.executable, str(_WORKER), str(requests), str(responses)],
+                limits,
+                backend=backend,
+                descriptors=(requests, responses),
+                output=output,
+                directory=directory,
+            )
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            for descriptor in (requests, responses, output):
+                os.close(descriptor)
+        os.set_blocking(self._output, False)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def interrupt(self) -> None:
+        """Let the running code end with a ``KeyboardInterrupt``."""
+        self._process.interrupt()
+
+    def execute(self, code: str, seconds: float) -> Outcome:
+        """Run a piece of code for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
+        self._read_output(_Clipped(0))  # of threads that went on after the call before
+        self._number += 1
+        request = {"id": self._number, "code": code, "most": self._most}
+        output, answer = _Clipped(self._most), b""
+        deadline, interrupted = time.monotonic() + seconds, False
+        try:
+            self._send(json.dumps(request).encode() + b"\n", deadline)
+            while True:
+                ready, _, _ = select.select([self._responses, self._output], [], [], max(deadline - time.monotonic(), 0))
+                if self._output in ready:
+                    self._read_output(output)
+                if self._responses in ready:
+                    piece = os.read(self._responses, 1 << 16)
+                    answer += piece
+                    if not piece or len(answer) > _LONGEST_ANSWER:
+                        return self._ended(output, "it broke off the connection")
+                    if (result := self._result(answer)) is not None:
+                        break
+                    answer = answer[answer.rfind(b"\n") + 1 :]
+                if time.monotonic() >= deadline:
+                    if interrupted:
+                        return self._ended(output, f"it did not stop within {seconds:g} seconds, nor when it was interrupted")
+                    self.interrupt()
+                    interrupted, deadline = True, time.monotonic() + GRACE
+        except (OSError, TimeoutError):
+            return self._ended(output, "it does not take code any more")
+        self._read_output(output)
+        error = result.get("error")
+        if interrupted and error is not None:
+            error = f"TimeoutError: the code did not end within {seconds:g} seconds and was interrupted\n{error}"
+        return Outcome(clipped(str(output), self._most), _text(result.get("value")), _text(error))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for descriptor in (self._requests, self._responses, self._output):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        os.set_blocking(self._requests, False)
+        rest = memoryview(data)
+        while rest:
+            _, ready, _ = select.select([], [self._requests], [], max(deadline - time.monotonic(), 0))
+            if not ready:
+                raise TimeoutError
+            rest = rest[os.write(self._requests, rest) :]
+
+    def _result(self, answer: bytes) -> dict[str, Any] | None:
+        """The answer to the current request, if it is there; the code can write into our pipe, so anything may be in it."""
+        for line in answer.split(b"\n")[:-1]:
+            with contextlib.suppress(ValueError, RecursionError):
+                data = json.loads(line)
+                if isinstance(data, dict) and data.get("id") == self._number:
+                    return data
+        return None
+
+    def _read_output(self, output: _Clipped) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(64):  # code that prints without end is read for as long as it runs
+                if not (piece := os.read(self._output, 1 << 16)):
+                    return
+                output.add(piece)
+
+    def _ended(self, output: _Clipped, reason: str) -> Outcome:
+        with contextlib.suppress(OSError):
+            self._read_output(output)
+        code = self._process.close()
+        self._close_pipes()
+        return Outcome(clipped(str(output), self._most), error=ended_text(reason, code), ended=True)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def ended_text(reason: str, code: int | None) -> str:
+    """Why a process has ended, for the model."""
+    how = f" (signal {code - 128})" if code and code > 128 else f" (exit code {code})" if code else ""
+    return f"the interpreter was ended{how}: {reason}. Its variables are gone; the next call starts a new one."
+
+
+class _Clipped:
+    """Bytes of which only the first are kept."""
+
+    def __init__(self, most: int) -> None:
+        self._data, self._most = bytearray(), 4 * most + 4  # of characters of up to four bytes
+
+    def add(self, piece: bytes) -> None:
+        self._data += piece[: max(self._most - len(self._data), 0)]
+
+    def __str__(self) -> str:
+        return self._data.decode(errors="replace")
+
+
+def clipped(text: str, most: int) -> str:
+    """The beginning of a text that is too long, with a note that there was more."""
+    return text if len(text) <= most else f"{text[:most]}\n[… the output is cut after {most} characters]"
+
+
+@define
+class _Place:
+    """Where the session of an id lives, or will."""
+
+    lock: threading.Lock = field(factory=threading.Lock)
+    session: Session | None = None
+    used: float = 0.0
+
+
+class Sessions:
+    """The sessions of an action, each started when it is needed and replaced when it has ended.
+
+    Args:
+        start: makes a session.
+        most: how many there may be at once; the one that is idle longest makes room. ``None`` for any number.
+    """
+
+    def __init__(self, start: Callable[[], Session], most: int | None = None) -> None:
+        self._start, self._most = start, most
+        self._mutex = threading.Lock()
+        self._places: dict[SessionId, _Place] = {}
+        self._finalizer = weakref.finalize(self, _close_all, self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def execute(self, session_id: SessionId, code: str, seconds: float) -> Outcome:
+        """Run code in a session, after what runs there already."""
+        with self._mutex:
+            place = self._places.setdefault(session_id, _Place())
+            place.used = time.monotonic()
+        self._make_room(place)
+        with place.lock:
+            restarted = place.session is not None and not place.session.alive
+            if restarted and place.session is not None:
+                place.session.close()
+            if place.session is None or restarted:
+                place.session = None  # if the next line fails, there is none
+                place.session = self._start()
+            outcome = place.session.execute(code, seconds)
+            if outcome.ended:
+                place.session = None  # the outcome has told so
+        if restarted:
+            outcome.text = _RESTARTED + outcome.text
+        return outcome
+
+    def interrupt(self, session_id: SessionId) -> None:
+        """Interrupt what runs in a session."""
+        place = self._places.get(session_id)
+        if place is not None and (session := place.session) is not None:
+            session.interrupt()
+
+    def close(self, session_id: SessionId) -> None:
+        """End a session, after what runs there."""
+        with self._mutex:
+            place = self._places.pop(session_id, None)
+        if place is not None:
+            with place.lock:
+                if place.session is not None:
+                    place.session.close()
+                    place.session = None
+
+    def close_all(self) -> None:
+        """End all sessions, whatever runs there."""
+        _close_all(self._places)
+
+    def _make_room(self, keep: _Place) -> None:
+        if self._most is None:
+            return
+        with self._mutex:
+            idle = sorted(
+                ((place.used, key) for key, place in self._places.items() if place is not keep and not place.lock.locked()),
+                key=lambda item: item[0],
+            )
+            surplus = [key for _, key in idle[: max(len(self._places) - self._most, 0)]]
+        for key in surplus:
+            self.close(key)
+
+
+def _close_all(places: dict[SessionId, _Place]) -> None:
+    while places:
+        with contextlib.suppress(KeyError):
+            _, place = places.popitem()
+            if (session := place.session) is not None:
+                session.close()
+
+
+_FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
+
+
+def extract_code(text: str) -> str:
+    """The code in what a model wrote: that of the first Markdown block, the ``code`` of a JSON object, or all of the text."""
+    if match := _FENCE.search(text):
+        return match[1]
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(text)
+            if isinstance(data, dict) and isinstance(data.get("code"), str):
+                return str(data["code"])
+    if match := re.fullmatch(r"\s*`([^`]*)`\s*", text):
+        return match[1]
+    return text
