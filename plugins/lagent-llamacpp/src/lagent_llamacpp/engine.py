@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
 from lagent.flow import END, Call, Flow
+from lagent.schema import ModelChunk, ToolCallDelta, Usage
 
 __all__ = ["Engine", "Generation"]
 
@@ -74,12 +75,32 @@ class Engine:
         self._threads = ThreadPoolExecutor(n_parallel, thread_name_prefix="lagent-llamacpp")
         self._grammar_of: Callable[[str], str] = xllamacpp.json_schema_to_grammar
 
-    def start(self, kind: Literal["chat", "text"], body: Body) -> Generation:
-        """Begin a completion of ``body["messages"]`` or ``body["prompt"]``, in the form of the OpenAI routes of llama.cpp's server."""
+    def start(self, kind: Literal["chat", "text"], body: Body, usage: Usage | None = None) -> Generation:
+        """Begin a completion.
+
+        Args:
+            kind: whether ``body`` has ``messages`` or a ``prompt``.
+            body: a request in the form of the OpenAI routes of llama.cpp's server.
+            usage: the tokens of earlier completions of the same answer, to be added up.
+        """
         handle = self._server.handle_chat_completions if kind == "chat" else self._server.handle_completions
-        generation = Generation()
+        generation = Generation(usage or Usage(cached_tokens=0))
         self._threads.submit(generation.run, handle, {**body, "stream": True, "return_progress": True})
         return generation
+
+    def emit(
+        self, kind: Literal["chat", "text"], body: Body, usage: Usage | None = None, *, strip: bool = False
+    ) -> Flow[ModelChunk]:
+        """Emit the chunks of a completion; see :meth:`start`. ``strip`` drops white space at its beginning."""
+        chunk: Any = None
+        with self.start(kind, body, usage) as generation:
+            while (item := (yield from generation.next())) is not END:
+                chunk = item
+                if strip:
+                    chunk.content = chunk.content.lstrip()
+                    strip = not chunk.content
+                yield chunk
+        return chunk  # type: ignore[no-any-return]
 
     def ask(self, route: str, body: Body | None = None) -> Any:
         """The answer of one of the server's routes that xllamacpp gives no method for."""
@@ -115,24 +136,49 @@ class Engine:
 class Generation:
     """A running completion: its pieces, and the switch that stops it."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
         self._lock = threading.Lock()
         self._pieces: deque[Any] = deque()
         self._reader: Future[Any] | None = None
         self._closed = False
+        self._logprobs: list[Any] = []
+
+    def __enter__(self) -> Generation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def next(self) -> Flow[Any]:
-        """Wait for the next piece in the form of llama.cpp's server; :data:`~lagent.flow.END` after the last.
+        """Wait for the next :class:`ModelChunk`; usage, timings and log-probabilities are in the last, after which comes ``END``.
 
         Raises:
             ModelError: the request failed.
         """
-        piece = yield Call(self._take)
-        if isinstance(piece, BaseException):
-            raise piece
-        if isinstance(piece, dict) and "error" in piece:
-            raise _error(piece["error"])
-        return piece
+        while (piece := (yield Call(self._take))) is not END:
+            if isinstance(piece, ModelError):
+                raise piece
+            if "error" in piece:
+                raise _error(piece["error"])
+            choice = piece["choices"][0]
+            delta = choice.get("delta") or {"content": choice.get("text")}
+            self._logprobs += (choice.get("logprobs") or {}).get("content") or ()
+            chunk = ModelChunk(
+                content=delta.get("content") or "",
+                reasoning=delta.get("reasoning_content") or "",
+                tool_calls=[_call_delta(call) for call in delta.get("tool_calls") or ()],
+                finish_reason=choice.get("finish_reason"),
+            )
+            if chunk.finish_reason:
+                timings, chunk.usage = piece["timings"], self._usage
+                self._usage.prompt_tokens += timings["cache_n"] + timings["prompt_n"]
+                self._usage.completion_tokens += timings["predicted_n"]
+                self._usage.cached_tokens = (self._usage.cached_tokens or 0) + timings["cache_n"]
+                chunk.extra = {"timings": timings, **({"logprobs": self._logprobs} if self._logprobs else {})}
+            if chunk.content or chunk.reasoning or chunk.tool_calls or chunk.finish_reason:
+                return chunk
+        return END
 
     def close(self) -> None:
         """Stop the completion at its next token."""
@@ -165,6 +211,11 @@ class Generation:
             else:
                 self._reader = future
         return future
+
+
+def _call_delta(call: Body) -> ToolCallDelta:
+    function = call.get("function") or {}
+    return ToolCallDelta(call["index"], function.get("name"), function.get("arguments") or "", call.get("id"))
 
 
 def _error(error: Body) -> ModelError:

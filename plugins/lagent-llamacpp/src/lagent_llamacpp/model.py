@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from lagent import flow
 from lagent.errors import ModelConfigurationError
-from lagent.flow import END, Flow
+from lagent.flow import Flow
 from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template
-from lagent.schema import ModelChunk, ToolCallDelta, Usage
+from lagent.schema import ModelChunk
 from lagent_llamacpp import models
 from lagent_llamacpp.engine import Engine
+from lagent_llamacpp.guided import GuidedTools
 
 __all__ = ["AsyncLlamaCppModel", "LlamaCppModel"]
 
@@ -88,6 +89,8 @@ class LlamaCppModel(BaseLLM):
             cache_ram=cache_ram,
             chat_template=chat_template,
         )
+        self._own_tools = bool(self._engine.ask("/props")["chat_template_caps"]["supports_tools"])
+        self._guided = GuidedTools(self._engine)
         check_template(self.template_parser, self.apply_chat_template, on_mismatch=on_template_mismatch)
 
     def apply_chat_template(self, messages: list[dict[str, Any]]) -> str:
@@ -104,9 +107,14 @@ class LlamaCppModel(BaseLLM):
     def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks of the answer."""
         body = self._body(request)
+        if request.tools and not (self._own_tools and request.prompt is None):
+            return (yield from self._guided.respond(request, body))
         if request.prompt is not None:
-            return (yield from self._generate("text", {**body, "prompt": request.prompt}))
-        return (yield from self._generate("chat", {**body, "messages": request.messages}))
+            return (yield from self._engine.emit("text", {**body, "prompt": request.prompt}))
+        if request.tools:
+            body["tools"] = [_without_examples(tool) for tool in request.tools]
+            body["tool_choice"] = request.tool_choice or "auto"
+        return (yield from self._engine.emit("chat", {**body, "messages": request.messages}))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """The sampling parameters as llama.cpp's server takes them."""
@@ -119,32 +127,6 @@ class LlamaCppModel(BaseLLM):
             body["n_probs"] = alternatives
         return body
 
-    def _generate(self, kind: Literal["chat", "text"], body: dict[str, Any]) -> Flow[ModelChunk]:
-        """Run one completion and emit its chunks, usage in the last."""
-        generation = self._engine.start(kind, body)
-        logprobs: list[Any] = []
-        chunk = ModelChunk()
-        try:
-            while (piece := (yield from generation.next())) is not END:
-                choice = piece["choices"][0]
-                delta = choice.get("delta") or {"content": choice.get("text")}
-                logprobs += (choice.get("logprobs") or {}).get("content") or ()
-                chunk = ModelChunk(
-                    content=delta.get("content") or "",
-                    reasoning=delta.get("reasoning_content") or "",
-                    tool_calls=[_call_delta(call) for call in delta.get("tool_calls") or ()],
-                    finish_reason=choice.get("finish_reason"),
-                )
-                if chunk.finish_reason:
-                    timings = piece["timings"]
-                    chunk.usage = Usage(timings["cache_n"] + timings["prompt_n"], timings["predicted_n"], timings["cache_n"])
-                    chunk.extra = {"timings": timings, **({"logprobs": logprobs} if logprobs else {})}
-                if chunk.content or chunk.reasoning or chunk.tool_calls or chunk.finish_reason:
-                    yield chunk
-        finally:
-            generation.close()
-        return chunk
-
 
 class AsyncLlamaCppModel(AsyncLLMMixin, LlamaCppModel):
     """:class:`LlamaCppModel` for asynchronous callers; the event loop is never blocked by a generation."""
@@ -153,6 +135,6 @@ class AsyncLlamaCppModel(AsyncLLMMixin, LlamaCppModel):
         return flow.astream(self._respond(request))
 
 
-def _call_delta(call: dict[str, Any]) -> ToolCallDelta:
-    function = call.get("function") or {}
-    return ToolCallDelta(call["index"], function.get("name"), function.get("arguments") or "", call.get("id"))
+def _without_examples(tool: dict[str, Any]) -> dict[str, Any]:
+    """``tool`` as chat templates know it."""
+    return {**tool, "function": {name: value for name, value in tool["function"].items() if name != "examples"}}

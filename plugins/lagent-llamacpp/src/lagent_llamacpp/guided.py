@@ -1,0 +1,170 @@
+"""Tool calls for models whose chat template knows no tools, down to a hundred million parameters.
+
+Three things make such a model usable. The tool is chosen by how much more likely its name becomes after this question than it is after
+the questions of the examples on average; the raw probability mostly tells which name the model likes (Zhao et al., "Calibrate Before
+Use", 2021). The arguments are written after examples of that one tool, under a grammar made of its JSON schema. And prompts are plain
+transcripts, which small models follow better than chat formats. All text is the model's own: nothing is computed or copied for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from statistics import fmean
+from typing import Any
+
+from lagent.errors import ModelConfigurationError
+from lagent.flow import Flow
+from lagent.llms import ModelRequest
+from lagent.schema import ModelChunk, ToolCallDelta, Usage
+from lagent_llamacpp.engine import Engine
+from lagent_llamacpp.transcript import ANSWER, CALL, NO_TOOL, Step, Tool, Turn, asked, call_head, choice, turns_of, written
+
+__all__ = ["GuidedTools"]
+
+Body = dict[str, Any]
+
+_NO_EXAMPLES = Turn("How old is Anna?", [Step('{"name": "age", "arguments": {"person": "Anna"}}', "31")], "Anna is 31 years old.")
+"""Shows the form where a tool has no examples of its own."""
+
+
+class GuidedTools:
+    """Answers requests that have tools."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._baselines: dict[str, dict[str, float]] = {}
+
+    def respond(self, request: ModelRequest, body: Body) -> Flow[ModelChunk]:
+        """Emit the chunks of a tool call or of the answer.
+
+        Args:
+            request: the request, with tools.
+            body: its sampling parameters for the engine.
+
+        Raises:
+            ModelConfigurationError: ``tools`` or ``tool_choice`` cannot be read.
+        """
+        tools = {tool.name: tool for tool in map(Tool.of, request.tools or ())}
+        system, turns = turns_of(request.messages)
+        usage = Usage(cached_tokens=0)
+        name = yield from self._choose(request.tool_choice, tools, turns, usage)
+        if name is None and not turns[-1].steps:
+            return (yield from self._engine.emit("chat", {**body, "messages": _plain(request.messages)}, usage))
+        used = [tools[name]] if name else [tool for tool in tools.values() if _uses(turns[-1], tool)]
+        prompt = _prompt(system, used, turns)
+        if name is None:
+            stop = [*body.get("stop", ()), "\n"]
+            return (yield from self._engine.emit("text", {**body, "prompt": prompt + ANSWER, "stop": stop}, usage, strip=True))
+        return (yield from self._call(tools[name], prompt, body, request.request_id, usage))
+
+    def _choose(self, wanted: Any, tools: dict[str, Tool], turns: list[Turn], usage: Usage) -> Flow[str | None]:
+        """The tool to call, ``None`` to answer."""
+        if isinstance(wanted, dict):
+            name = wanted.get("function", {}).get("name")
+            if name not in tools:
+                raise ModelConfigurationError(
+                    f"tool_choice names {name!r}; the tools of the request are {', '.join(map(repr, tools))}"
+                )
+            return str(name)
+        if wanted not in (None, "auto", "none", "required"):
+            raise ModelConfigurationError(f"tool_choice is 'auto', 'none', 'required' or names a function, not {wanted!r}")
+        if wanted == "none":
+            return None
+        options = list(tools)
+        if wanted != "required":
+            if turns[-1].steps:
+                used = [tool for tool in tools.values() if _uses(turns[-1], tool)]
+                scores = yield from self._scores(_prompt("", used, turns), (CALL, ANSWER), usage)
+                if scores[ANSWER] >= scores[CALL]:
+                    return None
+            else:
+                options.insert(0, NO_TOOL)
+        if len(options) == 1:
+            return options[0]
+        questions, shown = choice(list(tools.values()))
+        if shown not in self._baselines:
+            groups = []
+            for group in questions.values():
+                scored = []
+                for question in group:
+                    scored.append((yield from self._named(shown, question, questions, usage)))
+                groups.append({name: fmean(scores[name] for scores in scored) for name in questions})
+            self._baselines[shown] = {name: fmean(group[name] for group in groups) for name in questions}
+        baseline = self._baselines[shown]
+        scores = yield from self._named(shown, turns[-1].question, questions, usage)
+        best = max(options, key=lambda name: scores[name] - baseline[name])
+        return None if best == NO_TOOL else best
+
+    def _named(self, shown: str, question: str, names: Collection[str], usage: Usage) -> Flow[dict[str, float]]:
+        scores = yield from self._scores(shown + asked(question), [f" {name}\n" for name in names], usage)
+        return {name: scores[f" {name}\n"] for name in names}
+
+    def _scores(self, prompt: str, options: Collection[str], usage: Usage) -> Flow[dict[str, float]]:
+        """How likely the model goes on with each option: the log-probability of the tokens that tell it from the others."""
+        with self._engine.start(
+            "text", {"prompt": prompt, "max_tokens": 1, "n_probs": 200, "temperature": 0}, usage
+        ) as generation:
+            while not (chunk := (yield from generation.next())).finish_reason:
+                pass
+        likely = {each["token"]: each["logprob"] for each in chunk.extra["logprobs"][0]["top_logprobs"] if each["token"]}
+        scores: dict[str, float] = {}
+        groups: dict[str, list[str]] = {}
+        for option in options:
+            starts = [token for token in likely if option.startswith(token)]
+            if starts:
+                groups.setdefault(max(starts, key=likely.__getitem__), []).append(option)
+            else:
+                scores[option] = min(likely.values())
+        for token, group in groups.items():
+            rest = dict.fromkeys(group, 0.0)
+            if len(group) > 1:
+                found = yield from self._scores(prompt + token, [option[len(token) :] for option in group], usage)
+                rest = {option: found[option[len(token) :]] for option in group}
+            scores.update({option: likely[token] + rest[option] for option in group})
+        return scores
+
+    def _call(self, tool: Tool, prompt: str, body: Body, request_id: str, usage: Usage) -> Flow[ModelChunk]:
+        """Emit a call of ``tool``: the text as it is written, the parsed call in the last chunk."""
+        head, arguments = call_head(tool.name), ""
+        grammar = self._engine.grammar(tool.parameters)
+        body = {name: value for name, value in body.items() if name not in ("stop", "n_probs")}
+        yield ModelChunk(content=head)
+        with self._engine.start(
+            "text", {**body, "prompt": f"{prompt}{CALL} {head}".rstrip(), "grammar": grammar}, usage
+        ) as generation:
+            while True:
+                chunk = yield from generation.next()
+                arguments += chunk.content
+                if chunk.finish_reason:
+                    break
+                yield ModelChunk(content=chunk.content)
+        last = ModelChunk(
+            content=chunk.content,
+            tool_calls=[ToolCallDelta(0, tool.name, arguments, f"call_{request_id[:16]}")],
+            finish_reason=chunk.finish_reason,
+            usage=usage,
+            extra=chunk.extra,
+        )
+        if chunk.finish_reason == "stop":
+            last.content, last.finish_reason = chunk.content + "}", "tool_calls"
+        yield last
+        return last
+
+
+def _prompt(system: str, tools: Sequence[Tool], turns: Sequence[Turn]) -> str:
+    """The text that ends where the model writes a call or an answer."""
+    examples = [example for tool in tools for example in tool.examples]
+    unshown = [tool for tool in tools if not tool.examples]
+    about = [f"{tool.name}({json.dumps(tool.parameters.get('properties', {}))}): {tool.description}" for tool in unshown]
+    header = "\n".join([*([system] if system else []), *about])
+    return (header + "\n\n" if header else "") + written([*([_NO_EXAMPLES] if unshown else []), *examples, *turns])
+
+
+def _uses(turn: Turn, tool: Tool) -> bool:
+    return any(step.call.startswith(call_head(tool.name)) for step in turn.steps)
+
+
+def _plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation without tool calls and results, which the chat template knows no form for; the answers tell of them."""
+    return [message for message in messages if message["role"] != "tool" and not message.get("tool_calls")]
