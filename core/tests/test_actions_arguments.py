@@ -15,6 +15,7 @@ from typing import Annotated, Any, Generic, Literal, NewType, Optional, TypedDic
 import attrs
 import pydantic
 import pytest
+import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,11 @@ class Movie(TypedDict):
 
 class Review(Movie, total=False):
     stars: Literal[1, 2, 3]
+
+
+class Sparse(typing_extensions.TypedDict, total=False):
+    needed: typing_extensions.Required[int]
+    other: typing_extensions.NotRequired[str]
 
 
 class User(pydantic.BaseModel):
@@ -302,6 +308,9 @@ def test_classes_of_one_name_are_kept_apart() -> None:
         ({"x": 1, "y": 2, "tags": ["a"]}, Point, Point(1, 2, ["a"])),
         ({"start": {"x": 1}, "end": None, "colour": "blue"}, Line, Line(Point(1), None, Colour.BLUE)),
         ({"value": 1, "children": [{"value": "2"}]}, Tree, Tree(1, [Tree(2)])),
+        ({"needed": "1"}, Sparse, {"needed": 1}),
+        ({"needed": 1, "other": "x"}, Sparse, {"needed": 1, "other": "x"}),
+        ("3", typing_extensions.TypeAliasType("Number", int), 3),
         ({"title": "M", "year": "1931"}, Movie, {"title": "M", "year": 1931}),
         ({"name": "Ada"}, User, User(name="Ada")),
         ({"content": 3}, Box[int], Box(3)),
@@ -395,12 +404,17 @@ def test_schemas_from_elsewhere_are_checked_as_well() -> None:
             "a": {"type": ["integer", "null"]},
             "b": {"oneOf": [{"const": "x"}, {"type": "array", "minItems": 1}]},
             "c": {"type": "vector"},
+            "d": {"enum": [1, 2]},
+            "e": {"anyOf": [{"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, {"type": "null"}]},
         },
     }
     assert fit({"a": None, "b": [1], "other": 1}, schema) == {"a": None, "b": [1], "other": 1}
     for value, error in [
         ({"a": "x"}, "argument 'a' should be an integer or null, got 'x'"),
         ({"b": "y"}, "argument 'b' should be 'x' or an array, got 'y'"),
+        ({"c": 1}, "argument 'c' should be a vector, got 1"),
+        ({"e": "x"}, "argument 'e' should be an integer or a boolean or null, got 'x'"),
+        ({"d": "1"}, "argument 'd' should be one of 1, 2, got '1'"),
         ({"b": []}, "argument 'b' should have at least 1 items, got 0"),
         ([], "the arguments should be an object, got []"),
     ]:

@@ -16,13 +16,13 @@ from lagent.actions import (
     AsyncActionMixin,
     BaseAction,
     BaseParser,
+    FunctionAction,
     JsonParser,
     ParseError,
     TupleParser,
     content_parts,
     tool_api,
 )
-from lagent.actions.base_action import FunctionAction
 from lagent.errors import ActionArgumentsError, ConfigurationError
 from lagent.flow import current_session
 from lagent.schema import ActionReturn, ActionStatusCode, ActionValidCode
@@ -107,6 +107,10 @@ def test_description_of_a_tool() -> None:
     }
     assert repr(Bold()) == str(Bold()) == str(Bold().description)
     assert not Bold().is_toolkit
+
+
+def test_an_action_without_docstring_has_no_description() -> None:
+    assert Whoami().description["description"] == ""
 
 
 def test_description_of_a_toolkit() -> None:
@@ -554,8 +558,8 @@ async def test_cancelling_the_caller_cancels_the_action() -> None:
     "function", [lambda: threading.current_thread().daemon, lambda: current_session.get()], ids=["daemon", "session"]
 )
 def test_limited_functions_run_in_a_thread_that_does_not_keep_the_program(function: Any) -> None:
-    action = FunctionAction(function)
-    action.timeout = 60
+    action = FunctionAction(function, {"name": "limited"}, timeout=60)
+    assert action.name == "limited"
     assert text_of(action({}, session_id="True")) == "True"
 
 

@@ -387,3 +387,10 @@ def test_a_finish_action_in_the_list_is_closed_once(colour: Colour) -> None:
     finish = Holding("end")
     colour.settle(colour.executor(finish_action=finish, finish_in_action=True).close())
     assert finish.closed == ["all"]
+
+
+def test_actions_of_other_distributions_are_found_or_named() -> None:
+    import lagent.actions
+
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchAction'"):
+        lagent.actions.NoSuchAction  # noqa: B018

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lagent.actions.action_executor import ActionExecutor, AsyncActionExecutor, tool_name
-from lagent.actions.base_action import AsyncActionMixin, BaseAction, tool_api
+from lagent.actions.base_action import AsyncActionMixin, BaseAction, FunctionAction, tool_api
 from lagent.actions.builtin_actions import FinishAction, InvalidAction, NoAction
 from lagent.actions.calculator import Calculator
 from lagent.actions.parser import BaseParser, JsonParser, ParseError, TupleParser, content_parts
@@ -16,6 +16,7 @@ __all__ = [
     "BaseParser",
     "Calculator",
     "FinishAction",
+    "FunctionAction",
     "InvalidAction",
     "JsonParser",
     "NoAction",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -107,13 +107,13 @@ class ActionExecutor:
         return answer
 
     def _dispatch(self, name: str, parameters: Any, session_id: SessionId) -> Flow[ActionReturn]:
-        if (route := self._routes().get(name) or self._split(name)) is not None:
+        if (route := self._find(name)) is not None:
             action, api = route
         elif name in (self.no_action.name, self.finish_action.name):
             action, api = self.no_action if name == self.no_action.name else self.finish_action, "run"
         else:
             result = yield from self.invalid_action.steps(None, "run", session_id)
-            known = ", ".join(each["name"] for each in self.description()) or "none"
+            known = ", ".join(name for name, _, _ in self._apis()) or "none"
             errmsg = f"{result.errmsg} There is no {name!r}; there are: {known}."
             return attrs.evolve(result, args={"name": name, "parameters": parameters}, errmsg=errmsg)
         if type(action).__call__ in (BaseAction.__call__, AsyncActionMixin.__call__):
@@ -121,50 +121,46 @@ class ActionExecutor:
         returned: ActionReturn = yield Call(action, (parameters, api), blocking=True, session_id=session_id)
         return returned
 
-    def _split(self, name: str) -> tuple[BaseAction, str] | None:
-        """The action and API in ``Action.api``, where the action may turn out not to have that API."""
+    def _find(self, name: str) -> tuple[BaseAction, str] | None:
+        """The action and API that a call names; the action may turn out not to have that API."""
         head, _, api = name.rpartition(".")
+        if found := self._routes().get(name):
+            return found
         return (self.actions[head or name], api if head else "run") if (head or name) in self.actions else None
 
     def _routes(self) -> dict[str, tuple[BaseAction, str]]:
-        """Each API by its name, ``Action`` or ``Toolkit.api``, and by that name under OpenAI's rules.
+        """Each API by its name and by that name under OpenAI's rules.
 
         Raises:
             ConfigurationError: two of them have the same name under OpenAI's rules.
         """
         routes: dict[str, tuple[BaseAction, str]] = {}
+        for name, action, api in self._apis():
+            for alias in {name, tool_name(name)}:
+                if alias in routes:
+                    raise ConfigurationError(f"{name!r} and another action are both called {alias!r}: give one another name")
+                routes[alias] = action, api
+        return routes
+
+    def _apis(self) -> Iterator[tuple[str, BaseAction, str]]:
+        """Each API with its name: that of the action, or in a toolkit ``Toolkit.api``."""
         for key, action in self.actions.items():
             for api in action.__tools__:
-                name = f"{key}.{api}" if action.is_toolkit else key
-                for alias in {name, tool_name(name)}:
-                    if alias in routes:
-                        raise ConfigurationError(f"{name!r} and another action are both called {alias!r}: give one another name")
-                    routes[alias] = action, api
-        return routes
+                yield f"{key}.{api}" if action.is_toolkit else key, action, api
 
     def description(self) -> list[dict[str, Any]]:
         """The descriptions of all APIs in lagent's form, those of toolkits named ``Toolkit.api``."""
-        described = []
-        for key, action in self.actions.items():
-            if action.is_toolkit:
-                described += [{**api, "name": f"{key}.{api['name']}"} for api in action.description["api_list"]]
-            else:
-                described.append({**action.description, "name": key})
-        return described
+        return [{**action.described(api), "name": name} for name, action, api in self._apis()]
 
     def tools(self) -> list[dict[str, Any]]:
         """All APIs as OpenAI's function schemas, named by :func:`tool_name`, with the ``examples`` of actions that have some."""
         tools = []
-        for key, action in self.actions.items():
-            for api in action.__tools__:
-                function = {
-                    "name": tool_name(f"{key}.{api}" if action.is_toolkit else key),
-                    "description": action.described(api)["description"],
-                    "parameters": action.schema(api),
-                }
-                if examples := action.examples.get(api) if isinstance(action.examples, Mapping) else action.examples:
-                    function["examples"] = list(examples)
-                tools.append({"type": "function", "function": function})
+        for name, action, api in self._apis():
+            described = action.described(api)["description"]
+            function = {"name": tool_name(name), "description": described, "parameters": action.schema(api)}
+            if examples := action.examples.get(api) if isinstance(action.examples, Mapping) else action.examples:
+                function["examples"] = list(examples)
+            tools.append({"type": "function", "function": function})
         return tools
 
     def __contains__(self, name: str) -> bool:

@@ -166,11 +166,16 @@ def structure(value: Any, hint: Any) -> Any:
 
 
 def _structure_union(value: Any, hint: Any) -> Any:
-    for arm in get_args(hint):
-        maker = SchemaMaker()
-        with contextlib.suppress(ActionArgumentsError):
-            return structure(fit(value, maker.schema(arm), definitions=maker.definitions, strict=True), arm)
-    return value
+    return structure(value, next(arm for arm in get_args(hint) if _fits(value, arm)))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    maker = SchemaMaker()
+    try:
+        fit(value, maker.schema(hint), definitions=maker.definitions, strict=True)
+    except ActionArgumentsError:
+        return False
+    return True
 
 
 def _register(cls: type) -> None:

@@ -52,7 +52,8 @@ class ToolMeta(ABCMeta):
 def _describe(cls: Any) -> dict[str, Any]:
     """The description of an action class by its docstring and APIs."""
     tools: dict[str, ToolFunction] = cls.__tools__
-    docs = next((base.__doc__ for base in cls.__mro__ if base.__doc__ and base.__module__ != __name__), None)
+    own = (base for base in cls.__mro__ if issubclass(base, BaseAction) and base is not BaseAction)
+    docs = next(filter(None, (base.__doc__ for base in own)), None)
     described = {"name": cls.__name__, "description": parse_docstring(docs).text}
     if tools and "run" not in tools:
         return described | {"api_list": [tool.description() for tool in tools.values()]}
@@ -176,13 +177,18 @@ class AsyncActionMixin:
 
 
 class FunctionAction(BaseAction):
-    """A function, plain or coroutine, as an action of its name."""
+    """A function as an action of its name.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    Args:
+        function: a plain or coroutine function.
+        description, parser, timeout: see :class:`BaseAction`.
+    """
+
+    def __init__(self, function: Callable[..., Any], description: dict[str, Any] | None = None, **options: Any) -> None:
         tool = ToolFunction(function)
         self.__tools__ = {"run": tool}  # type: ignore[misc]
         self.run = function
-        super().__init__(tool.description())
+        super().__init__({**tool.description(), **(description or {})}, **options)
 
 
 def _in_words(error: BaseException) -> str:

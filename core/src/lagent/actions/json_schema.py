@@ -84,7 +84,7 @@ class SchemaMaker:
             return self._reference(cls, lambda: _choice(cls))
         if hasattr(cls, "model_json_schema"):
             return self._reference(cls, lambda: self._pydantic_schema(cls))
-        if attrs.has(cls) or dataclasses.is_dataclass(cls) or typing.is_typeddict(cls):
+        if attrs.has(cls) or dataclasses.is_dataclass(cls) or _is_typed_dict(cls):
             return self._reference(cls, lambda: self._object_schema(cls))
         if issubclass(cls, tuple) and args and args[-1] is not Ellipsis:
             items = [self.schema(arg) for arg in args]
@@ -133,6 +133,10 @@ def is_union(hint: Any) -> bool:
     return get_origin(hint) in (Union, types.UnionType)
 
 
+def _is_typed_dict(cls: type) -> bool:  # typing.is_typeddict does not know those of typing_extensions
+    return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+
+
 def default_of(value: Any) -> Schema:
     """``{"default": …}``, if the value can be written as JSON."""
     data = _data(value)
@@ -174,7 +178,7 @@ def _choice(values: Iterable[Any]) -> Schema:
 
 def _fields(cls: Any) -> Iterator[tuple[str, Any]]:
     """The fields that can be given, with their defaults."""
-    if typing.is_typeddict(cls):
+    if _is_typed_dict(cls):
         yield from ((name, _REQUIRED if name in cls.__required_keys__ else _OPTIONAL) for name in cls.__annotations__)
     elif attrs.has(cls):
         for each in attrs.fields(cls):

@@ -145,22 +145,14 @@ class ToolFunction:
 @overload
 def tool_api(func: F) -> F: ...
 @overload
-def tool_api(
-    func: None = None,
-    *,
-    explode_return: bool = False,
-    returns_named_value: bool = False,
-    include_arguments: Iterable[str] | None = None,
-    exclude_arguments: Iterable[str] | None = None,
-    **kwargs: Any,
-) -> Callable[[F], F]: ...
+def tool_api(func: None = None, **options: Any) -> Callable[[F], F]: ...
 def tool_api(
     func: F | None = None,
     *,
     explode_return: bool = False,
     returns_named_value: bool = False,
     include_arguments: Iterable[str] | None = None,
-    exclude_arguments: Iterable[str] | None = None,
+    exclude_arguments: Iterable[str] | None = (),
     **kwargs: Any,
 ) -> Any:
     """Mark a method, plain or coroutine, as an API of its action, described by its type hints and docstring.
