@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from attrs import frozen
-from lagent_echo import AsyncEchoModel, EchoModel
 
 from lagent import agents
+from lagent_echo import AsyncEchoModel, EchoModel
 
 
 @frozen

@@ -13,7 +13,18 @@ from lagent.memory import Memory
 from lagent.prompts.parsers import ParserStream, StrParser
 from lagent.schema import AgentStatusCode, ModelChunk
 
-POINTS = ("before hook", "memory", "aggregator", "before model", "first token", "middle token", "last token", "parser", "after hook", "commit")
+POINTS = (
+    "before hook",
+    "memory",
+    "aggregator",
+    "before model",
+    "first token",
+    "middle token",
+    "last token",
+    "parser",
+    "after hook",
+    "commit",
+)
 WORDS = ("one ", "two ", "three")
 
 
@@ -227,7 +238,9 @@ def test_closing_a_stream_closes_that_of_the_model(variants: list[Any]) -> None:
 class TestTrees:
     def test_children_that_ended_keep_what_they_recorded(self, variant: Any) -> None:
         chain = variant.cls("Sequential")(
-            variant.cls("Agent")(variant.model(["fine"]), name="a"), variant.cls("Agent")(variant.model([Fault]), name="b"), name="s"
+            variant.cls("Agent")(variant.model(["fine"]), name="a"),
+            variant.cls("Agent")(variant.model([Fault]), name="b"),
+            name="s",
         )
         with pytest.raises(Fault):
             variant.call(chain, "x", session_id="s")
