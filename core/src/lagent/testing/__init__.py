@@ -27,11 +27,26 @@ if missing := [name for name in ("pytest", "hypothesis") if find_spec(name) is N
 
 import pytest
 
-pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("kit", "models", "parsers", "processes", "stores")))
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("actions", "aggregators", "hooks", "models", "parsers", "processes", "stores"))
+)
 
+from lagent.testing.actions import ActionTests  # noqa: E402
+from lagent.testing.aggregators import AggregatorTests  # noqa: E402
+from lagent.testing.hooks import HookTests  # noqa: E402
 from lagent.testing.kit import Kit, overrides_kit  # noqa: E402
 from lagent.testing.models import AsyncModelTests, ModelTests  # noqa: E402
 from lagent.testing.parsers import ParserTests  # noqa: E402
 from lagent.testing.stores import MemoryStoreTests  # noqa: E402
 
-__all__ = ["AsyncModelTests", "Kit", "MemoryStoreTests", "ModelTests", "ParserTests", "overrides_kit"]
+__all__ = [
+    "ActionTests",
+    "AggregatorTests",
+    "AsyncModelTests",
+    "HookTests",
+    "Kit",
+    "MemoryStoreTests",
+    "ModelTests",
+    "ParserTests",
+    "overrides_kit",
+]
