@@ -41,7 +41,8 @@ class DialectParser(StrParser):
         template, format_field: see :class:`StrParser`.
         reasoning: the style of reasoning, a name of :data:`lagent_parsers.reasoning.STYLES`, several, ``"none"``, or a
             :class:`Reasoning`; the dialect's own if not given.
-        reasoning_started: whether the chat template itself writes the begin marker of the reasoning.
+        reasoning_started: whether the chat template itself writes the begin marker of the reasoning; what the dialect's models do if not
+            given.
         tools: function schemas in OpenAI's form, which tell the types of values where the dialect does not write them.
             :meth:`format_tools` sets them as well.
 
@@ -56,14 +57,17 @@ class DialectParser(StrParser):
         template: str = "",
         *,
         reasoning: str | Reasoning | Sequence[str | Reasoning] | None = None,
-        reasoning_started: bool = False,
+        reasoning_started: bool | None = None,
         tools: Tools = (),
         **format_field: Any,
     ) -> None:
         super().__init__(template, **format_field)
         self.styles = self.dialect.reasoning if reasoning is None else styles_of(reasoning)
+        if reasoning_started is None:
+            reasoning_started = self.dialect.reasoning_started and reasoning is None
         if reasoning_started and not self.styles:
             raise ConfigurationError("reasoning_started needs a style of reasoning, such as reasoning='think'")
+        self._reasoning_started = reasoning_started
         self.lead = self.styles[0].open if reasoning_started else self.dialect.lead
         self.tools = tools
         self._grammar = _grammar(self.dialect, self.styles)
@@ -90,16 +94,18 @@ class DialectParser(StrParser):
 
     def format_response(self, parsed: ParsedResponse) -> str:
         """The text that is read as ``parsed``: reasoning, content, tool calls."""
+        dialect = self.dialect
         reasoning = ""
-        if self.styles and (parsed.reasoning or self.lead == self.styles[0].open):
+        if self.styles and (parsed.reasoning or self._reasoning_started):
             reasoning = self.styles[0].write(parsed.reasoning or "")
+        content = f"{dialect.before_content}{parsed.content}{dialect.after_content}" if parsed.content else ""
         calls = self._calls(parsed.tool_calls) if parsed.tool_calls else ""
-        glue = self.dialect.glue if parsed.content and calls else ""
-        return f"{reasoning}{parsed.content}{glue}{calls}"
+        glue = dialect.glue if content and calls else ""
+        return f"{reasoning}{content}{glue}{calls}".removeprefix(dialect.lead)
 
     def _calls(self, calls: Sequence[ToolCall]) -> str:
-        dialect, avoid = self.dialect, self._grammar.every
-        written = [dialect.blocks[0].codec.write(call, avoid, self.tools) for call in calls]
+        dialect, codec, avoid = self.dialect, self.dialect.blocks[0].codec, self._grammar.every
+        written = [codec.write(call, place, avoid, self.tools) for place, call in enumerate(calls)]
         return f"{dialect.before}{dialect.between.join(written)}{dialect.after}"
 
 

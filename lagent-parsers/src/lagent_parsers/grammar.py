@@ -19,15 +19,17 @@ class Block:
     """A region of the text that holds tool calls.
 
     Attributes:
-        open: the begin marker; a single bracket, which then belongs to what is read, counts at the start of a line only.
+        open: the begin marker; a bracket is itself a part of what is read, and counts at the start of a line only.
         codec: reads what stands in between.
-        close: the end markers; without one the region ends where the brackets in it balance.
+        close: the end markers. Without one, the region ends where the next begins.
+        balanced: whether the region ends where the brackets in it balance.
         line_start: whether the begin marker counts at the start of a line only.
     """
 
     open: str
     codec: Codec
     close: tuple[str, ...] = ()
+    balanced: bool = False
     line_start: bool = False
 
     @property
@@ -47,7 +49,9 @@ class Dialect:
         hidden: markers that never belong to the content.
         section: markers that do not belong to it beside a call or reasoning, but do elsewhere.
         stop: markers after which a model only makes things up, such as the result of its own call.
-        reasoning: marks the reasoning, unless the user chooses another style.
+        before_content, after_content: what is written round the content.
+        reasoning, reasoning_started: the style of reasoning, and whether the chat template writes its begin marker, unless the user says
+            something else.
         lead: what the chat template has written already; the answer is read as if it began with it.
     """
 
@@ -59,7 +63,10 @@ class Dialect:
     hidden: tuple[str, ...] = ()
     section: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
+    before_content: str = ""
+    after_content: str = ""
     reasoning: tuple[Reasoning, ...] = ()
+    reasoning_started: bool = False
     lead: str = ""
 
 
@@ -75,8 +82,8 @@ class Grammar:
         brackets = [re.escape(b.open) + "+" for b in dialect.blocks if b.bracket]
         openers = [b.open for b in dialect.blocks if not b.bracket]
         self.text = Markers({*openers, *self.styles, *self.late, *self.hidden, *self.section, *self.stop}, brackets)
-        self.reasoning = {s.open: Markers((s.close, *s.ends_before, *openers)) for s in self.styles.values()}
         again = [("\n" if b.line_start else "") + b.open for b in dialect.blocks if not b.bracket]
+        self.reasoning = {s.open: Markers((s.close, *s.ends_before, *again)) for s in self.styles.values()}
         self.outside = {b.open: _outside(b, again) for b in dialect.blocks}
         self.inside = {
             (b.open, q.open): Markers((q.close, *b.close, *again), escapes=q.escapes)
@@ -91,5 +98,5 @@ class Grammar:
 
 def _outside(block: Block, again: list[str]) -> Markers:
     """What matters outside the quotes of a block: its end, another beginning, quotes, and brackets if they tell the end."""
-    brackets = () if block.close else (r"[\[{(]+", r"[\]})]+")
+    brackets = (r"[\[{(]+", r"[\]})]+") if block.balanced else ()
     return Markers((*block.close, *again, *(quote.open for quote in block.codec.quotes)), brackets)

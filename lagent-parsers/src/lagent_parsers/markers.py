@@ -24,14 +24,15 @@ class Markers:
         self._beginnings = {literal[:n] for literal in self.literals for n in range(1, len(literal))}
         if escapes:
             self._beginnings.add("\\")
+        self._first = re.compile("|".join(re.escape(first) for first in self._beginnings if len(first) == 1) or r"(?!)")
         self._longest = max(map(len, self._beginnings), default=0)
 
     def undecided(self, text: str, start: int) -> int:
         """Where the longest end of ``text`` begins that more text could make a marker."""
         end = len(text)
-        for at in range(max(start, end - self._longest), end):
-            if text[at:] in self._beginnings:
-                return at
+        for found in self._first.finditer(text, max(start, end - self._longest)):
+            if text[found.start() :] in self._beginnings:
+                return found.start()
         return end
 
     def find(self, text: str, start: int, final: bool) -> tuple[re.Match[str] | None, int]:

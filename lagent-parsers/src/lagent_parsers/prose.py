@@ -16,8 +16,9 @@ class Prose:
     """
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._new = 0  # how many of the parts were given as new
+        self._text = ""
+        self._parts: list[str] = []  # what comes behind _text
+        self._new: list[str] = []
         self._gap: list[str] = []  # white space and the like, which the next text or structure decides about
         self._behind_structure = False
         self.fresh = self.line_start = True
@@ -27,11 +28,11 @@ class Prose:
         core = text.rstrip()
         if core:
             if self._behind_structure:
-                before, text = "\n" if self._parts else "", text.lstrip()
+                before, text = "\n" if self._parts or self._text else "", text.lstrip()
                 core = core.lstrip()
             else:
                 before = "".join(self._gap)
-            self._parts.append(before + core)
+            self._append(before + core)
             self._gap = [text[len(core) :]]
             self._behind_structure = self.fresh = False
         else:
@@ -51,15 +52,22 @@ class Prose:
     def end(self) -> None:
         """Know that nothing comes after this."""
         if not self._behind_structure:
-            self._parts.extend(self._gap)
+            self._append("".join(self._gap))
         self._gap.clear()
 
     def text(self) -> str:
         """The text so far, without white space at its end that may yet belong to a structure."""
-        return "".join(self._parts)
+        if self._parts:
+            self._text = "".join([self._text, *self._parts])
+            self._parts.clear()
+        return self._text
 
     def new(self) -> str:
         """What has come since the last time this was asked."""
-        new = "".join(self._parts[self._new :])
-        self._new = len(self._parts)
+        new = "".join(self._new)
+        self._new.clear()
         return new
+
+    def _append(self, text: str) -> None:
+        self._parts.append(text)
+        self._new.append(text)

@@ -113,7 +113,7 @@ class DialectStream(ParserStream):
         if block := grammar.blocks.get(marker) or grammar.blocks.get(marker[0]):
             if content.line_start or not (block.bracket or block.line_start):
                 self._at = found.start() + len(block.open)
-                self._region = Region(block, grammar, content.line_start)
+                self._region = Region(block, grammar, content.line_start, self._dialect.tools)
                 self._state = self._region_start
             else:
                 content.add(marker)
@@ -148,7 +148,7 @@ class DialectStream(ParserStream):
             if self._final:
                 self._reasoning_without_end()
             return False
-        if found.group() == style.close or found.group() in style.ends_before:
+        if found.group() == style.close or found.group().startswith(style.ends_before):
             self._at = found.end() if found.group() == style.close else found.start()
             self._reasoning.add("".join(self._thought_calls))
             self._reasoning.structure()
@@ -219,15 +219,16 @@ class DialectStream(ParserStream):
         return True
 
     def _take(self, region: Region) -> None:
-        example = self._dialect.example
+        more = self._at < len(self._held)
         try:
-            read = region.block.codec.read(region.body(), region.closed, self._dialect.tools)
+            read = region.calls(more)
         except CutOffError as error:
-            if self._final and self._at == len(self._held):
-                self._value = region.block.codec.read_partly(region.body())
+            problem: ValueError = error
+            value = region.call_so_far(afresh=True)
+            if value is not None or region.line_start:
+                self._value = value
                 self._note(ParseStatus.PARTIAL, f"the answer ends within a tool call: {error}")
                 return
-            problem: ValueError = error
         except ValueError as error:
             problem = error
         else:
@@ -236,5 +237,5 @@ class DialectStream(ParserStream):
             self._note(ParseStatus.OK if read.well_formed else ParseStatus.REPAIRED)
             return
         self._content.add(region.text())
-        if not isinstance(problem, NoCallError) or region.is_attempt:
-            self._note(ParseStatus.ERROR, f"a tool call cannot be read: {problem}; write one like this:\n{example}")
+        if region.is_attempt or not isinstance(problem, (NoCallError, CutOffError)):
+            self._note(ParseStatus.ERROR, f"a tool call cannot be read: {problem}; write one like this:\n{self._dialect.example}")

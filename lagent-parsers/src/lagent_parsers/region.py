@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lagent.schema import ToolCall
-from lagent_parsers.codecs import Quote
+from lagent_parsers.codecs import Quote, Read, Tools
 from lagent_parsers.grammar import Block, Grammar
 
 __all__ = ["Region"]
@@ -19,14 +19,14 @@ class Region:
 
     Attributes:
         end: the end marker, once the region has ended; empty if it has none.
-        closed: whether the end was there, rather than the next region or the end of the text.
         behind: text that was read and stands behind the end after all.
     """
 
-    def __init__(self, block: Block, grammar: Grammar, line_start: bool) -> None:
-        self.block, self._grammar, self._line_start = block, grammar, line_start
+    def __init__(self, block: Block, grammar: Grammar, line_start: bool, tools: Tools) -> None:
+        self.block, self._grammar, self.line_start, self._tools = block, grammar, line_start, tools
         self.end: str | None = None
-        self.closed, self.behind = False, ""
+        self.behind = ""
+        self._proper = False
         self._parts = [block.open] if block.bracket else []
         self._length = sum(map(len, self._parts))
         self._depth = self._length
@@ -38,12 +38,12 @@ class Region:
     @property
     def is_attempt(self) -> bool:
         """Whether the markers alone, at their proper places, show that a tool call was meant."""
-        return self._line_start and bool(self.end) and not self.block.bracket
+        return self.line_start and bool(self.end) and not self.block.codec.bare
 
     def may_begin_with(self, head: str, final: bool) -> bool | None:
         """Whether the region may hold a call, given its first text; ``None`` if more of it is needed."""
         may_be = self.block.bracket or self.block.codec.begins(head, final)
-        return may_be or (may_be if may_be is None else self._line_start)
+        return may_be if may_be is not False else self.line_start and not self.block.codec.bare
 
     def body(self) -> str:
         """The text between the markers."""
@@ -54,13 +54,24 @@ class Region:
         """The text of the whole region, with its markers."""
         return ("" if self.block.bracket else self.block.open) + self.body() + (self.end or "")
 
-    def call_so_far(self) -> ToolCall | None:
-        """The call as far as it goes, or as far as it went not long ago: reading it anew each time would cost ever more."""
+    def call_so_far(self, afresh: bool = False) -> ToolCall | None:
+        """The call as far as it goes, or as far as it went not long ago: reading it ``afresh`` each time would cost ever more."""
         read, call = self._partial
-        if self._length > read and (self._length - read) * _PARTIAL_COST >= self._length:
-            call = self.block.codec.read_partly(self.body())
+        if afresh or (self._length > read and (self._length - read) * _PARTIAL_COST >= self._length):
+            call = self.block.codec.read_partly(self.body(), self._tools)
             self._partial = (self._length, call)
         return call
+
+    def calls(self, more: bool) -> Read:
+        """What the region holds.
+
+        Args:
+            more: whether anything comes behind it.
+
+        Raises:
+            ValueError: see :meth:`Codec.read`.
+        """
+        return self.block.codec.read(self.body(), self._proper or more, self._tools)
 
     def add(self, text: str) -> None:
         self._parts.append(text)
@@ -78,29 +89,30 @@ class Region:
             at = certain
             if found is None:
                 if final:
-                    self._end("", closed=False)
+                    self._end("")
                 break
             at = self._read_in_quotes(found.group(), at) if self._quote else self._read_marker(found.group(), at)
         return at
 
     def _read_marker(self, marker: str, at: int) -> int:
-        if marker in self.block.close:
-            self._end(marker, closed=True)
+        if marker.startswith(self.block.close):  # of which the longest may be the beginning of a begin marker
+            marker = next(close for close in self.block.close if marker.startswith(close))
+            self._end(marker, proper=True)
         elif quote := self._quotes.get(marker):
             self._quote = quote
             self.add(marker)
-        elif marker[0] in "[{(" and not self.block.close:
+        elif self.block.balanced and marker[0] in "[{(":
             self._depth += len(marker)
             self.add(marker)
-        elif marker[0] in "]})" and not self.block.close:
+        elif self.block.balanced and marker[0] in "]})":
             marker = marker[: self._depth] or marker
             self.add(marker)
             if self._depth:
                 self._depth -= len(marker)
                 if not self._depth:
-                    self._end("", closed=True)
+                    self._end("", proper=True)
         else:  # the next region begins
-            self._end("", closed=False)
+            self._end("")
             return at
         return at + len(marker)
 
@@ -108,18 +120,20 @@ class Region:
         assert self._quote is not None
         if marker == self._quote.close:
             self._quote = None
-        elif marker in self.block.close:
+        elif marker.startswith(self.block.close):
+            marker = next(close for close in self.block.close if marker.startswith(close))
             self._end_in_quotes = self._end_in_quotes or (self._length, marker)
         elif marker[0] != "\\" and self._end_in_quotes:
-            self._end("", closed=False)
+            self._end("")
             return at
         self.add(marker)
         return at + len(marker)
 
-    def _end(self, marker: str, closed: bool) -> None:
-        self.end, self.closed = marker, closed
-        if not closed and self._end_in_quotes:
+    def _end(self, marker: str, proper: bool = False) -> None:
+        self.end = marker
+        if not proper and self._end_in_quotes:
             length, self.end = self._end_in_quotes
             body = self.body()
             self._parts, self.behind = [body[:length]], body[length + len(self.end) :]
-            self.closed = True
+            proper = True
+        self._proper = proper

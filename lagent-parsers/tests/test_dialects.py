@@ -1,0 +1,109 @@
+"""What holds for every dialect, whichever it is."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lagent import registry
+from lagent.schema import ParsedResponse, ParseStatus, ToolCall
+from lagent.testing import ParserTests
+from lagent_parsers.dialect import DialectParser
+
+COMPONENTS = {name: registry.get("parsers", name) for name in registry.names("parsers")}
+DIALECTS = {
+    name: component
+    for name, component in COMPONENTS.items()
+    if isinstance(component, type) and issubclass(component, DialectParser) and component.dialect.blocks
+}
+every_dialect = pytest.mark.parametrize("name", DIALECTS)
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}(\.[a-z][a-z0-9_]{0,5})?", fullmatch=True).filter(
+    lambda name: not any(keyword.iskeyword(part) or part in ("all", "print") for part in name.split("."))
+)
+KEYS = st.one_of(NAMES, st.text("abcXYZ-_ü0123", min_size=1, max_size=8).filter(lambda key: key == key.strip()))
+TEXT = st.text(max_size=30)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXT),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=6,
+)
+CALLS = st.lists(st.builds(ToolCall, NAMES, st.dictionaries(KEYS, VALUES, max_size=4)), max_size=3)
+PROSE = st.text(max_size=40).filter(lambda text: text == text.strip() and text != "")
+
+
+def normal(parsed: ParsedResponse) -> tuple[Any, ...]:
+    calls = [(call.name, call.arguments) for call in parsed.tool_calls]
+    return parsed.content, parsed.reasoning, calls, parsed.status
+
+
+def read_in(parser: DialectParser, pieces: list[str]) -> ParsedResponse:
+    stream = parser.stream()
+    for piece in pieces:
+        stream.feed(piece)
+        stream.partial()
+        stream.increment()
+    return stream.finish()
+
+
+def markers_of(parser: DialectParser) -> set[str]:
+    dialect = parser.dialect
+    opens = {m for block in dialect.blocks for m in (block.open, *block.close)}
+    styles = {m for style in parser.styles for m in (style.open, style.close)}
+    return {*opens, *styles, *dialect.hidden, *dialect.section, *dialect.stop, "call:", "```", "<escape>", '<|"|>'}
+
+
+@every_dialect
+def test_what_is_written_is_read(name: str) -> None:
+    parser = DIALECTS[name]()
+
+    @settings(max_examples=15, deadline=None)
+    @given(st.one_of(st.just(""), PROSE), st.one_of(st.none(), PROSE), CALLS, st.data())
+    def check(content: str, reasoning: str | None, calls: list[ToolCall], data: st.DataObject) -> None:
+        said = ParsedResponse(content, reasoning if parser.styles else None, calls)
+        # No dialect can write its own markers into a plain text.
+        assume(not any(m in text for m in markers_of(parser) for text in (content, reasoning or "")))
+        if any(mark in name for mark in ("gemma",)):
+            assume(not any(mark in str(call.arguments) for call in calls for mark in ("<escape>", '<|"|>')))
+        text = parser.format_response(said)
+        read = parser.parse_response(text)
+        if calls or content:
+            assert normal(read) == (content, said.reasoning, [(c.name, c.arguments) for c in calls], ParseStatus.OK), text
+        assert parser.format_response(read) == text
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+        assert read_in(parser, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]) == read
+
+    check()
+
+
+# The conformance kit, for every dialect ---------------------------------------------------------------------------
+
+
+def kit(name: str) -> type[ParserTests]:
+    parser = DIALECTS[name]()
+    calls = [ToolCall("get_weather", {"city": "Zürich", "days": 2}), ToolCall("now", {})]
+    said = [
+        ParsedResponse("The answer is 42."),
+        ParsedResponse("", None, calls[:1]),
+        ParsedResponse("Let me look.", None, calls),
+        *([ParsedResponse("The answer is 42.", "Hm, six by nine.")] if parser.styles else []),
+    ]
+
+    class Tests(ParserTests):
+        samples: ClassVar = tuple(map(parser.format_response, said))
+        examples: ClassVar = 20
+
+        @pytest.fixture
+        def parser(self) -> Any:
+            return DIALECTS[name]()
+
+    Tests.__name__ = Tests.__qualname__ = f"Test_{name}"
+    return Tests
+
+
+for name in DIALECTS:
+    globals()[f"Test_{name}"] = kit(name)
