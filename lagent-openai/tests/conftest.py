@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lagent_openai import AsyncGPTAPI, GPTAPI
+from lagent_openai import GPTAPI, AsyncGPTAPI
 
 from .faulty_server import Server, serving
 

@@ -250,9 +250,7 @@ def test_huge_error_is_cut_short(server: Server, make: Any) -> None:
 
 @WAYS
 def test_redirect_is_followed(server: Server, make: Any, ask: Any) -> None:
-    server.play(
-        http(307, "", location=f"{server.url}/elsewhere"), answer("Hello") if ask is whole else stream(*HELLO, *END)
-    )
+    server.play(http(307, "", location=f"{server.url}/elsewhere"), answer("Hello") if ask is whole else stream(*HELLO, *END))
     assert ask(make()) == "Hello"
     assert server.requests[1].path == "/v1/elsewhere"
     assert server.requests[1].body == server.requests[0].body
