@@ -19,6 +19,7 @@ import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lagent.actions import FunctionAction
 from lagent.actions.arguments import fit, structure
 from lagent.actions.json_schema import SchemaMaker
 from lagent.errors import ActionArgumentsError
@@ -177,7 +178,7 @@ def read(value: Any, hint: Any) -> Any:
         (tuple[int, str], {"type": "array", "prefixItems": [integer, string], "minItems": 2, "maxItems": 2}),
         (dict, {"type": "object", "additionalProperties": True}),
         (dict[str, int], {"type": "object", "additionalProperties": integer}),
-        (Mapping[str, Any], {"type": "object", "additionalProperties": {}}),
+        (Mapping[str, Any], {"type": "object", "additionalProperties": True}),
         (Optional[int], {"anyOf": [integer, null]}),  # noqa: UP045
         (int | None, {"anyOf": [integer, null]}),
         (Union[int, str, None], {"anyOf": [integer, string, null]}),  # noqa: UP007
@@ -197,7 +198,7 @@ def read(value: Any, hint: Any) -> Any:
         (dt.time, {"type": "string", "format": "time"}),
         (uuid.UUID, {"type": "string", "format": "uuid"}),
         (pathlib.Path, {"type": "string", "format": "path"}),
-        (decimal.Decimal, number),
+        (decimal.Decimal, {"anyOf": [number, string]}),
         (Point, {"$ref": "#/$defs/Point", "$defs": {"Point": POINT}}),
         (
             Tree,
@@ -247,6 +248,40 @@ def read(value: Any, hint: Any) -> Any:
 def test_schema_of_a_hint(hint: Any, schema: dict[str, Any]) -> None:
     assert schema_of(hint) == schema
     json.dumps(schema_of(hint))
+
+
+@dataclasses.dataclass
+class Plain:
+    x: float
+    y: float = 0.0
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
+ALIKE = [
+    *(str, int, float, bool, Any, list, tuple, dict, Colour, Level, Plain, Tree, User, dt.datetime, dt.date, dt.time, uuid.UUID),
+    *(pathlib.Path, list[int], set[str], frozenset[int], tuple[int, ...], tuple[int, str], dict[str, int], dict[str, Any]),
+    *(Sequence[int], Iterable[int], Mapping[str, Plain], int | None, int | str | None, list[Plain | Colour], UserId, Sparse),
+    *(Literal["a", "b"], Literal[1], Literal["a", 1, None], Annotated[int, pydantic.Field(description="text")]),
+]
+
+
+@pytest.mark.parametrize("hint", ALIKE, ids=str)
+def test_schemas_of_functions_are_those_of_pydantic(hint: Any) -> None:
+    """Apart from titles, and from fields that a class does not have: those are refused here, as a model may have misspelt them."""
+
+    def function(a, b=None, *, c=3): ...  # type: ignore[no-untyped-def]
+
+    function.__annotations__ = {"a": hint, "b": int | None, "c": int}
+
+    def compared(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [compared(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        left_out = {"title"} | ({"additionalProperties"} if schema.get("additionalProperties") is False else set())
+        return {key: compared(value) for key, value in schema.items() if key not in left_out}
+
+    assert compared(FunctionAction(function).schema()) == compared(pydantic.TypeAdapter(function).json_schema())
 
 
 def test_dataclasses_refer_to_the_classes_of_their_fields() -> None:
@@ -455,7 +490,7 @@ def widened(pairs: st.SearchStrategy[tuple[Any, Any]]) -> st.SearchStrategy[tupl
         st.lists(pairs, max_size=1).map(lambda items: (list[items[0][0]] if items else list[int], [v for _, v in items]))
         | pairs.map(lambda pair: (dict[str, pair[0]], {"k": pair[1]}))  # type: ignore[name-defined]
         | pairs.map(lambda pair: (Optional[pair[0]], pair[1]))  # noqa: UP045
-        | pairs.map(lambda pair: (Union[list[bool], pair[0], None], pair[1]))  # noqa: UP007
+        | pairs.map(lambda pair: (Union[Even, pair[0], None], pair[1]))  # noqa: UP007
         | st.tuples(pairs, pairs).map(lambda two: (tuple[two[0][0], two[1][0]], (two[0][1], two[1][1])))  # type: ignore[name-defined]
     )
 

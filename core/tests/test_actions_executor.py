@@ -41,7 +41,7 @@ class Echo(BaseAction):
 class Toolkit(BaseAction):
     """Two things"""
 
-    examples = {"later": [{"question": "When?", "arguments": {}, "result": "later", "answer": "Later."}]}  # noqa: RUF012
+    examples = {"later": [{"question": "When?", "arguments": {}, "result": "later", "answer": "Later."}]}
 
     @tool_api
     def now(self, items: Any = None, session_id: Any = None) -> str:

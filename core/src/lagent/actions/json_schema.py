@@ -35,7 +35,7 @@ READERS: dict[type, tuple[Schema, Callable[[Any], Any]]] = {
     datetime.time: ({"type": "string", "format": "time"}, datetime.time.fromisoformat),
     uuid.UUID: ({"type": "string", "format": "uuid"}, uuid.UUID),
     pathlib.Path: ({"type": "string", "format": "path"}, pathlib.Path),
-    decimal.Decimal: ({"type": "number"}, lambda number: decimal.Decimal(str(number))),
+    decimal.Decimal: ({"anyOf": [{"type": "number"}, {"type": "string"}]}, lambda number: decimal.Decimal(str(number))),
 }
 """Classes that stand in JSON as a scalar: their schema, and how they are read."""
 
@@ -90,7 +90,7 @@ class SchemaMaker:
             items = [self.schema(arg) for arg in args]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if issubclass(cls, Mapping):
-            return {"type": "object", "additionalProperties": self.schema(args[1]) if len(args) == 2 else True}
+            return {"type": "object", "additionalProperties": (self.schema(args[1]) if args else {}) or True}
         if issubclass(cls, (Sequence, Set)) or cls is Iterable:
             schema = {"type": "array", "items": self.schema(args[0]) if args else {}}
             return schema | ({"uniqueItems": True} if issubclass(cls, Set) else {})

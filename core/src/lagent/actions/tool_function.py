@@ -195,4 +195,4 @@ def _lagent_type(schema: Schema, maker: SchemaMaker) -> str:
 def _described_return(item: Item) -> dict[str, str]:
     maker = SchemaMaker()
     type_ = {"type": _lagent_type(maker.schema(_doc_hint(item.type)), maker)} if item.type else {}
-    return {**({"name": item.name} if item.name else {}), **type_, "description": item.description}
+    return {**({"name": item.name} if item.name else {}), "description": item.description, **type_}
