@@ -84,6 +84,7 @@ class Server:
     script: list[Reply] = field(factory=lambda: [answer()])
     requests: list[Request] = field(factory=list)
     owned_by: str = "nobody"
+    pages: dict[str, dict[str, Any]] = field(factory=dict)
     running: int = 0
     peak: int = 0
     gone: threading.Event = field(factory=threading.Event)
@@ -96,7 +97,7 @@ class Server:
         if request.path.endswith("/models"):
             return http(200, {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": self.owned_by}]})
         if request.method == "GET":
-            return http(404, "not found")
+            return http(200, self.pages[request.path]) if request.path in self.pages else http(404, "not found")
         with self.lock:
             self.requests.append(request)
             return self.script.pop(0) if len(self.script) > 1 else self.script[0]
