@@ -9,6 +9,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,46 @@ import json, re
 from importlib.metadata import requires
 print(json.dumps(sorted(re.match(r"[\\w-]+", r)[0] for r in requires("lagent-core") if "extra ==" not in r)))
 """
+
+
+# Third parties ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def third_parties(clean_python: Path, tmp_path: Path) -> Iterator[None]:
+    """Two distributions made by ``lagent new-plugin`` are installed from their wheels in the clean environment, for one test."""
+    plugins = {"lagent-acme": "llm", "acme-lists": "parser"}
+    for name, kind in plugins.items():
+        done = lagent(clean_python, "new-plugin", name, "--kind", kind, "--license", "MIT", "--author", "Acme", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path / "dist", tmp_path / name)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        clean_python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        *(tmp_path / "dist").glob("*.whl"),
+    )
+    yield
+    run(sys.executable, "-m", "pip", "--python", clean_python, "uninstall", "--quiet", "--yes", *plugins)
+
+
+@pytest.mark.usefixtures("third_parties")
+def test_plugins_of_third_parties_are_found_and_run(clean_python: Path, tmp_path: Path) -> None:
+    found = json.loads(lagent(clean_python, "plugins", "--json", "llms", "parsers", cwd=tmp_path).stdout)
+    rows = {(row["name"], row["distribution"], row["version"]) for kind in found.values() for row in kind}
+    assert {("acme", "lagent-acme", "0.1.0"), ("acme-lists", "acme-lists", "0.1.0")} <= rows
+
+    doctor = lagent(clean_python, "doctor", "lagent-acme", "acme-lists", "--json", cwd=tmp_path)
+    assert (doctor.returncode, json.loads(doctor.stdout)["findings"]) == (0, [])
+
+    (tmp_path / "agent.toml").write_text('[agent]\ntype = "agent"\noutput_format = "acme-lists"\n[agent.llm]\ntype = "acme"\n')
+    done = lagent(clean_python, "run", "--json", "agent.toml", "Birds:\n- parrot\n- lyrebird", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["content"] == "Birds:\n- parrot\n- lyrebird"
+    assert (answer["formatted"]["content"], answer["formatted"]["value"]) == ("Birds:", ["parrot", "lyrebird"])
