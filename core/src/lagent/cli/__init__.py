@@ -38,9 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (:data:`sys.argv` by default) and give the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
-    warnings.showwarning = lambda message, *_: print(f"lagent: {message}", file=sys.stderr)
     try:
-        return _run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(f"lagent: {message}", file=sys.stderr)
+            return _run(arguments)
     except LagentError as error:
         if debug:
             raise
@@ -76,7 +77,7 @@ def _run(arguments: list[str]) -> int:
         except ComponentLoadError as error:
             if wanted is not None:
                 raise
-            commands.add_parser(name, help=f"cannot be loaded: {error}".replace("%", "%%"))
+            commands.add_parser(name, help=_plain(f"cannot be loaded: {error}"))
             continue
         own: Mapping[str, str] = getattr(command, "examples", {})
         examples.update(list(own.items())[: None if wanted else 1])
@@ -93,10 +94,15 @@ def _parser(name: str, help_: str, commands: Any = None, epilog: str = "") -> ar
     parser: argparse.ArgumentParser = (
         argparse.ArgumentParser(name, description=help_, **options)
         if commands is None
-        else commands.add_parser(name, help=help_, description=f"{help_[:1].upper()}{help_[1:]}.", **options)
+        else commands.add_parser(name, help=_plain(help_), description=f"{help_[:1].upper()}{help_[1:]}.", **options)
     )
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show where an error comes from")
     return parser
+
+
+def _plain(text: str) -> str:
+    """``text`` for argparse, which formats help texts with ``%``."""
+    return text.replace("%", "%%")
 
 
 def _listing(examples: Mapping[str, str]) -> str:
