@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -77,10 +78,7 @@ class Entry:
 
     def metadata(self, key: str) -> str:
         """A field of the distribution's metadata; empty where it has none or cannot be read."""
-        try:
-            return (self.point.dist.metadata.get(key) or "") if self.point and self.point.dist else ""  # type: ignore[attr-defined]
-        except Exception:  # damaged metadata; what kind of exception it gives depends on the damage and on Python's version
-            return ""
+        return (_metadata(self.point.dist).get(key) or "") if self.point and self.point.dist else ""
 
     @property
     def keys(self) -> frozenset[str]:
@@ -186,6 +184,14 @@ def api_problem(declared: Sequence[str]) -> str | None:
         return None
     behind = CORE if versions and min(versions) > PLUGIN_API else "it"
     return f"was built for plugin API {' or '.join(declared)}, but {CORE} has {PLUGIN_API[0]}.{PLUGIN_API[1]}: upgrade {behind}"
+
+
+@functools.lru_cache(1024)  # parsing takes longer than all else, and the entries of a distribution share it
+def _metadata(dist: Distribution) -> Mapping[str, str]:
+    try:
+        return dict(dist.metadata.items())  # type: ignore[attr-defined]
+    except Exception:  # damaged metadata; what kind of exception it gives depends on the damage and on Python's version
+        return {}
 
 
 def _name(dist: Distribution) -> str:
