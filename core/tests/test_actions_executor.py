@@ -231,6 +231,23 @@ async def test_plain_actions_do_not_block_the_loop() -> None:
     assert [message.content.format_result() for message in await asyncio.gather(*calls)] == ["done", "released"]
 
 
+def test_an_action_may_run_another_executor(colour: Colour) -> None:
+    async def innermost() -> str:
+        await asyncio.sleep(0)
+        return "inside"
+
+    def nested(action: Any) -> Any:
+        executor = ActionExecutor([action])
+
+        async def wrapped() -> str:
+            message = executor(AgentMessage(FunctionCall(executor.keys()[0], {})))
+            return f"({message.content.format_result()})"
+
+        return wrapped
+
+    assert colour.call(colour.executor([nested(nested(innermost))]), "wrapped").format_result() == "((inside))"
+
+
 def test_unknown_names_come_back_with_the_known_ones(colour: Colour) -> None:
     result = colour.call(colour.executor([Echo(), Toolkit()], invalid_action=InvalidAction("Non.")), "Ecko", {"text": "x"})
     assert result.errmsg == "Non. There is no 'Ecko'; there are: Echo, Toolkit.now, Toolkit.later."

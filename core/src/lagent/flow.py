@@ -321,23 +321,25 @@ async def _in_thread(function: Callable[[], T]) -> T:
 
 
 _loop_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("lagent_loop_depth", default=0)
+"""How many private loops wait for the running code. What it waits for itself goes to the next loop, as those are blocked."""
 
 
-def _private_loop() -> asyncio.AbstractEventLoop:
+def _private_loop(depth: int) -> asyncio.AbstractEventLoop:
     """The event loop, in a daemon thread, on which synchronous agents run asynchronous components."""
-    global _loop
     with _loop_lock:
-        if _loop is None or _loop.is_closed():
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="lagent-loop", daemon=True).start()
-        return _loop
+        if depth not in _loops or _loops[depth].is_closed():
+            _loops[depth] = asyncio.new_event_loop()
+            threading.Thread(target=_loops[depth].run_forever, name=f"lagent-loop-{depth}", daemon=True).start()
+        return _loops[depth]
 
 
 def _after_fork() -> None:
     """The threads stay behind in the parent; a forked process starts its own."""
-    global _loop, _loop_lock
-    _loop, _loop_lock = None, threading.Lock()
+    global _loop_lock
+    _loop_lock = threading.Lock()
+    _loops.clear()
     _threads.cache_clear()
 
 
@@ -346,13 +348,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def _wait(awaitable: Awaitable[T]) -> T:
+    depth = _depth.get()
+
     async def settle() -> tuple[T, None] | tuple[None, BaseException]:
+        _depth.set(depth + 1)
         try:
             return await awaitable, None
         except (SystemExit, KeyboardInterrupt) as error:  # would end the private loop, and nobody would be woken
             return None, error
 
-    future = asyncio.run_coroutine_threadsafe(settle(), _private_loop())
+    future = asyncio.run_coroutine_threadsafe(settle(), _private_loop(depth))
     try:
         result, error = future.result()
     except BaseException:
