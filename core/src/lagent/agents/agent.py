@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from lagent import flow
+from lagent.actions import ActionExecutor
 from lagent.agents.model_turn import ModelTurn
 from lagent.agents.sessions import Atomic, OnBusy, SessionHandle, Sessions
 from lagent.agents.state import IncompatibleKeys, load_state_dict, state_dict
@@ -147,7 +148,8 @@ class Agent(AgentTree):
         inputs: Any = [_message(item) for item in message]
         if self._hooks.heard("before_agent") or type(self).forward not in _FORWARDS:
             inputs = [item.model_copy(deep=True) for item in inputs]  # they are the caller's, and may be changed here
-        yield from self._close_expired(session_id)
+        if self._sessions.limited:
+            yield from self._close_expired(session_id)
         yield from self._sessions.enter(session_id, self.name or "")
         answer: AgentMessage | None = None
         memory: Memory | None = None
@@ -162,8 +164,8 @@ class Agent(AgentTree):
         try:
             if self.memory is not None:
                 memory = yield from self._open(session_id)
-            inputs = yield from self._hooks.fire("before_agent", self, session_id, inputs)
-            inputs = [_message(item) for item in inputs]
+            if self._hooks.heard("before_agent"):
+                inputs = [_message(item) for item in (yield from self._hooks.fire("before_agent", self, session_id, inputs))]
             if memory is not None:
                 memory.add(inputs)
             answer = _message((yield from self._forward(inputs, session_id, kwargs, emit)), self.name)
@@ -172,12 +174,12 @@ class Agent(AgentTree):
             if self._hooks.heard("after_agent"):
                 answer = yield from self._hooks.fire("after_agent", self, session_id, answer.model_copy())
             if memory is not None:
-                yield Call(memory.commit, blocking=memory.blocking)
+                yield from self._wait_for(memory.commit, memory.blocking)
             return answer
         except StreamClosed:
             if memory is not None and self.on_close == "keep" and answer is not None:
                 memory.add(answer)
-                yield Call(memory.commit, blocking=memory.blocking)
+                yield from self._wait_for(memory.commit, memory.blocking)
             raise
         except (Exception, CancelledError) as error:
             self._undo(memory)
@@ -273,8 +275,16 @@ class Agent(AgentTree):
             memory = yield Call(self.memory.create_instance, (session_id,), blocking=self.memory.store is not None)
             if self._hooks.heard("session_opened"):
                 yield from self._hooks.fire("session_opened", self, session_id)
-        yield Call(memory.begin, blocking=memory.blocking)
+        yield from self._wait_for(memory.begin, memory.blocking)
         return memory
+
+    @staticmethod
+    def _wait_for(function: Callable[[], None], blocking: bool) -> Flow[None]:
+        """Call ``function`` as a step only if it may block: what does not, needs no driver."""
+        if blocking:
+            yield Call(function, blocking=True)
+        else:
+            function()
 
     def _close_expired(self, session_id: SessionId) -> Flow[None]:
         for expired in self._sessions.expired(session_id):
@@ -305,8 +315,9 @@ class Agent(AgentTree):
             self._sessions.forget(session_id)
 
     def _components(self) -> Iterator[Any]:
-        """The components that may hold something for a session."""
+        """The components that may hold something for a session: the model, and the executors that are attributes."""
         yield self.llm
+        yield from (value for value in vars(self).values() if isinstance(value, ActionExecutor))
 
     # State
 

@@ -143,9 +143,6 @@ class ToolAgent(Agent):
             stream_state=AgentStatusCode.PLUGIN_RETURN,
         )
 
-    def _components(self) -> Any:
-        yield self.executor
-
 
 def _text(content: Any) -> Any:
     """An action's result for the model: text, or content parts if there is more than text in it."""

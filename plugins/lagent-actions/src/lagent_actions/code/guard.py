@@ -28,7 +28,7 @@ from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_PDEATHSIG, _NO_NEW_PRIVS, _SUBREAPER = 1, 38, 36
+_PDEATHSIG, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS = 1, 24, 36, 38
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _HIDDEN = (b"/run", b"/dev/shm")
 """What holds sockets and shared memory of other programs; an empty file system covers it."""
@@ -123,6 +123,7 @@ def _be_init(spec: dict[str, Any], isolated: bool) -> None:
 
 def _be_program(spec: dict[str, Any], isolated: bool) -> None:
     os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the program wants it; bwrap, which is of its group too, never does
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     output = os.open(os.devnull, os.O_WRONLY) if spec["output"] is None else spec["output"]
     os.dup2(output, 1)
@@ -141,6 +142,8 @@ def _be_program(spec: dict[str, Any], isolated: bool) -> None:
             resource.setrlimit(which, (limit, limit))
     _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     if spec["isolate"]:
+        for capability in range(64):
+            _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
         _landlock(spec["read"], [*spec["write"], *(["/dev/shm", "/dev/pts", "/dev/ptmx"] if isolated else [])], spec["network"])
     os.execve(spec["argv"][0], spec["argv"], os.environ)
 

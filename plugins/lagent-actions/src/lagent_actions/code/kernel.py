@@ -87,6 +87,8 @@ class KernelSession:
                     return self._ended(outcome, f"it did not stop within {seconds:g} seconds, nor when it was interrupted")
                 self.interrupt()
                 interrupted, deadline = True, time.monotonic() + GRACE
+        if self._asked_to_exit(request):
+            return self._ended(outcome, "the code asked it to exit")
         if interrupted and outcome.error is not None:
             outcome.error = f"TimeoutError: the code did not end within {seconds:g} seconds and was interrupted\n{outcome.error}"
         return outcome
@@ -118,6 +120,14 @@ class KernelSession:
                     self._add(outcome, f"{text}\n")
         elif kind == "error":
             outcome.error = clipped(_ANSI.sub("", "\n".join(map(str, content.get("traceback", [])))), self._most)
+        return False
+
+    def _asked_to_exit(self, request: str) -> bool:
+        with contextlib.suppress(Exception):  # as above
+            while True:
+                reply = self._client.get_shell_msg(timeout=_LOOK_SECONDS)
+                if reply["parent_header"].get("msg_id") == request:
+                    return any(payload.get("source") == "ask_exit" for payload in reply["content"].get("payload", ()))
         return False
 
     def _add(self, outcome: Outcome, text: str) -> None:

@@ -138,7 +138,6 @@ class Process:
         if not line:
             problem = self._guard.stderr.read().decode(errors="replace").strip()
             self.close()
-            shutil.rmtree(self.directory, ignore_errors=True)
             raise RuntimeError(f"the process for the code cannot be started: {problem[-500:]}")
         self.enforced: dict[str, Any] = json.loads(line)
 
@@ -166,6 +165,8 @@ class Process:
         except subprocess.TimeoutExpired:
             self._guard.kill()
             return self._guard.wait()
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)  # should the guard have been killed
 
 
 def enforced(backend: Backend = "process", limits: Limits = Limits()) -> dict[str, Any]:

@@ -53,6 +53,9 @@ def _run(request: dict[str, Any], namespace: dict[str, Any]) -> tuple[str | None
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         error = _traceback(raised, name)
         error = error if len(error) <= most else f"{error[: most // 2]}\n[…]\n{error[-most // 2 :]}"
+    finally:
+        sys.settrace(None)
+        sys.setprofile(None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         try:

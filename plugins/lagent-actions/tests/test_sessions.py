@@ -1,0 +1,325 @@
+"""Sessions of code: separate, reused, replaced when they die, and gone with the program that used them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lagent.actions import ActionExecutor, AsyncActionExecutor
+from lagent.agents import Agent
+from lagent.errors import ConfigurationError
+from lagent.schema import ActionStatusCode, AgentMessage
+from lagent_actions.code import (
+    AsyncIPythonInteractive,
+    AsyncIPythonInterpreter,
+    AsyncPythonInterpreter,
+    IPythonInteractive,
+    IPythonInteractiveManager,
+    IPythonInterpreter,
+    Limits,
+    PythonInterpreter,
+    enforced,
+)
+from lagent_actions.code.session import extract_code
+
+from .conftest import processes_of, wait_until
+
+
+def text(result: Any) -> str:
+    assert result.errmsg is None, result.errmsg
+    return str(result.format_result())
+
+
+@pytest.fixture(params=[IPythonInteractive, IPythonInterpreter])
+def action(request: pytest.FixtureRequest, folders: Path, tmp_path: Path) -> Any:
+    options = {"work_dir": str(tmp_path)} if request.param is IPythonInterpreter else {}
+    action = request.param(**options)
+    yield action
+    action.close()
+
+
+def test_variables_stay_in_their_session(action: Any) -> None:
+    assert text(action({"command": "x = 41\nprint('one')\nx + 1"}, session_id="a")) == "one\n42"
+    assert text(action({"command": "```python\nx\n```"}, session_id="a")) == "41"
+    other = action({"command": "x"}, session_id="b")
+    assert other.state == ActionStatusCode.API_ERROR
+    assert "NameError: name 'x' is not defined" in other.errmsg
+    assert "\x1b" not in other.errmsg
+    action.reset("a")
+    assert "NameError" in action({"command": "x"}, session_id="a").errmsg
+
+
+def test_a_killed_process_is_noticed_and_replaced(action: Any, folders: Path) -> None:
+    assert text(action.run("x = 1")) == ""
+    (folder,) = folders.iterdir()
+    for entry in Path("/proc").iterdir():  # everything of the session
+        if entry.name.isdigit():
+            try:
+                if f"HOME={folder}/home".encode() in (entry / "environ").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
+    wait_until(lambda: not processes_of(folders))
+    again = action.run("'x' in globals()")
+    told = again.errmsg or again.format_result()
+    assert "are gone" in told  # whether the end was seen before or during the call
+    assert "NameError" in action.run("x").errmsg
+    assert text(action.run("1 + 1")) == "2"
+
+
+def test_the_end_of_the_program_ends_the_sessions(folders: Path) -> None:
+    code = f"""
+import tempfile, time
+tempfile.tempdir = {str(folders)!r}
+from lagent_actions.code import IPythonInteractive, IPythonInterpreter
+kept = [IPythonInteractive(), IPythonInterpreter()]
+for action in kept:
+    result = action.run("import subprocess; p = subprocess.Popen(['sleep', '1000'], start_new_session=True); print('up')")
+    assert result.errmsg is None, result.errmsg
+print("ready", flush=True)
+time.sleep(1000)
+"""
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert program.stdout
+    assert program.stdout.readline() == "ready\n"
+    assert len(processes_of(folders)) >= 6  # guard, init, interpreter, its child; twice
+    program.kill()
+    program.wait()
+    program.stdout.close()
+    wait_until(lambda: not processes_of(folders) and not list(folders.iterdir()))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def test_200_sessions_leave_nothing(folders: Path) -> None:
+    action = IPythonInteractive()
+    action.run("1", session_id=-1)
+    action.close_session(-1)
+    before, threads = descriptors(), threading.active_count()
+
+    def one(number: int) -> None:
+        assert text(action.run(f"x = {number}\nx", session_id=number)) == str(number)
+        action.close_session(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(200)))
+    assert descriptors() == before
+    assert threading.active_count() == threads
+    assert not list(folders.iterdir())
+    assert not processes_of(folders)
+
+
+def check_kernels(folders: Path, count: int) -> None:
+    action = IPythonInterpreter()
+    action.run("1", session_id=-1)
+    action.close_session(-1)
+    gc.collect()
+    before, threads = descriptors(), threading.active_count()
+    for number in range(count):
+        assert text(action.run(f"{number}", session_id=number)) == str(number)
+        action.close_session(number)
+    gc.collect()
+    assert (descriptors(), threading.active_count()) == (before, threads)
+    assert not list(folders.iterdir())
+    assert not processes_of(folders)
+
+
+def test_kernels_leave_nothing(folders: Path) -> None:
+    check_kernels(folders, 2)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(1200)
+def test_200_kernels_leave_nothing(folders: Path) -> None:
+    check_kernels(folders, 200)
+
+
+def test_the_oldest_idle_session_makes_room(folders: Path) -> None:
+    action = IPythonInteractive(most_sessions=2)
+    for session in ("a", "b", "c"):
+        action.run("x = 1", session_id=session)
+    assert len(list(folders.iterdir())) == 2
+    assert "NameError" in action.run("x", session_id="a").errmsg
+    assert text(action.run("x", session_id="c")) == "1"
+    del action
+    gc.collect()  # an action that nobody has any more ends its sessions too
+
+
+def test_sessions_run_side_by_side_and_calls_of_one_in_turn(folders: Path) -> None:
+    action = IPythonInteractive()
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(action.run, "import time; time.sleep(0.3); x = 1", session_id=0)
+        time.sleep(0.1)
+        second = pool.submit(action.run, "x", session_id=0)
+        other = pool.submit(action.run, "2", session_id=1)
+        assert text(other.result()) == "2"
+        assert text(first.result()) == ""
+        assert text(second.result()) == "1"
+    action.close()
+
+
+def test_interrupted_code_keeps_its_variables(action: Any) -> None:
+    result = action.run("x = 5\nwhile True: pass", timeout=1)
+    assert result.errmsg.startswith("TimeoutError: the code did not end within 1 seconds")
+    assert text(action.run("x")) == "5"
+
+
+def test_figures_become_files_and_tables_text(folders: Path, tmp_path: Path) -> None:
+    action = IPythonInterpreter(work_dir=str(tmp_path / "images"), timeout=60)
+    result = action.run(
+        "import matplotlib.pyplot as plt, pandas as pd\nplt.plot([1, 2]); plt.show()\npd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})"
+    )
+    assert result.errmsg is None
+    kinds = [part["type"] for part in result.result]
+    assert kinds == ["text", "image"]
+    assert result.result[0]["content"].split() == ["a", "b", "0", "1", "x", "1", "2", "y"]
+    assert Path(result.result[1]["content"]).read_bytes().startswith(b"\x89PNG")
+    assert text(action.run("%env MPLBACKEND")) != ""
+    assert text(action.run("!echo from the shell")) == "from the shell"
+    action.close()
+
+
+def test_user_data_is_where_the_code_works(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data.csv").write_text("a,b")
+    monkeypatch.setenv("USER_DATA_DIR", str(tmp_path))
+    action = IPythonInterpreter()
+    assert text(action.run("print(open('data.csv').read()); open('out.txt', 'w').write('done')")) == "a,b\n4"
+    action.close()
+    assert (tmp_path / "out.txt").read_text() == "done"
+    with pytest.raises(ConfigurationError, match="user_data_dir is no folder"):
+        IPythonInterpreter(user_data_dir=str(tmp_path / "none"))
+
+
+async def test_the_asynchronous_twins_do_not_block_and_can_be_cancelled(folders: Path) -> None:
+    light, kernel, function = AsyncIPythonInteractive(), AsyncIPythonInterpreter(), AsyncPythonInterpreter()
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    ticker = asyncio.create_task(tick())
+    results = await asyncio.gather(
+        light({"command": "1 + 1"}, session_id=1),
+        light.run("import time; time.sleep(0.5); 4", session_id=2),
+        kernel({"command": "1 + 2"}, session_id="k"),
+        function.run("def solution(): return 5"),
+    )
+    assert [text(result) for result in results] == ["2", "4", "3", "5"]
+    assert ticks > 10
+    task = asyncio.create_task(light.run("x = 3\nwhile True: pass", timeout=60, session_id=1))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert text(await light.run("x", session_id=1)) == "3"
+    ticker.cancel()
+    for action in (light, kernel):
+        action.close()
+
+
+async def test_executors_of_either_colour_run_actions_of_either(folders: Path) -> None:
+    message = AgentMessage({"name": "Code", "parameters": {"command": "6 * 7"}})
+    plain = ActionExecutor([AsyncIPythonInteractive(description={"name": "Code"})])
+    assert text((await asyncio.to_thread(plain, message, session_id="s")).content) == "42"
+    other = AsyncActionExecutor([IPythonInteractive(description={"name": "Code"})])
+    assert text((await other(message, session_id="s")).content) == "42"
+    assert len(list(folders.iterdir())) == 2
+    plain.close_session("s")
+    await other.close_session("s")
+    assert not list(folders.iterdir())
+
+
+def test_closing_the_session_of_an_agent_closes_its_interpreter(folders: Path) -> None:
+    class Coder(Agent):
+        def __init__(self) -> None:
+            super().__init__()
+            self.executor = ActionExecutor(IPythonInteractive())
+
+        def forward(self, message: AgentMessage, session_id: Any = 0, **kwargs: Any) -> Any:
+            return self.executor(AgentMessage({"name": "IPythonInteractive", "parameters": message.content}), session_id)
+
+    coder = Coder()
+    with coder.session("s") as session:
+        assert text(session(AgentMessage({"command": "1"})).content) == "1"
+        assert list(folders.iterdir())
+    assert not list(folders.iterdir())
+
+
+def test_functions_give_their_answer(folders: Path) -> None:
+    code = "```python\ndef solution():\n    print('thinking')\n    return {'a': 1}\n```"
+    assert text(PythonInterpreter()({"command": code})) == "{'a': 1}"
+    assert text(PythonInterpreter(answer_symbol="answer").run("answer = 'yes'")) == "yes"
+    assert text(PythonInterpreter(answer_from_stdout=True).run("print('no')\nprint('yes')")) == "yes"
+    assert text(PythonInterpreter(answer_expr=None).run("x = 2\nx + 1")) == "3"
+    failed = PythonInterpreter().run("x = 1")
+    assert failed.state == ActionStatusCode.API_ERROR
+    assert "NameError: name 'solution' is not defined" in failed.errmsg
+
+
+def test_the_manager_runs_many_sessions(folders: Path) -> None:
+    manager = IPythonInteractiveManager()
+    results = manager([f"x = {i}\nx" for i in range(5)])
+    assert [text(result) for result in results] == ["0", "1", "2", "3", "4"]
+    assert text(manager("x", 3)) == "3"
+    with pytest.raises(ValueError, match="session of its own"):
+        manager(["1", "2"], [1, 1])
+    manager.clear()
+
+
+def test_bubblewrap(folders: Path, tmp_path: Path) -> None:
+    import shutil
+
+    action = IPythonInteractive(backend="bubblewrap", limits=Limits(memory=1 << 30))
+    if shutil.which("bwrap") is None:
+        with pytest.raises(ConfigurationError, match="needs the program bwrap"):
+            action._sessions.execute(0, "1", 1)
+        return
+    (tmp_path / "secret").write_text("x")
+    assert text(action.run("open('f', 'w').write('abc')")) == "3"
+    assert "FileNotFoundError" in action.run(f"open({str(tmp_path / 'secret')!r})").errmsg
+    assert "TimeoutError" in action.run("while True: pass", timeout=1).errmsg
+    assert text(action.run("open('f').read()")) == "abc"
+    action.close()
+
+
+def test_what_is_enforced_can_be_asked(folders: Path) -> None:
+    assert set(enforced()) == {"namespaces", "landlock"}
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("1 + 1", "1 + 1"),
+        ("Well:\n```python\nx = 1\nx\n```\nDone.", "x = 1\nx\n"),
+        ("```\ny\n", "y\n"),
+        (json.dumps({"code": "z"}), "z"),
+        ("`a`", "a"),
+        ("print('`not code`')", "print('`not code`')"),
+        ("{1: 2}", "{1: 2}"),
+    ],
+)
+def test_code_is_taken_out_of_what_models_write(written: str, code: str) -> None:
+    assert extract_code(written) == code
+
+
+@pytest.mark.parametrize("make", [lambda: IPythonInteractive(timeout=0), lambda: PythonInterpreter(timeout=-1)])
+def test_a_time_limit_is_positive(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="above 0 seconds"):
+        make()
