@@ -1,52 +1,28 @@
-"""Which first-party distribution has what, so that an error can say what to install. A test compares it with the workspace."""
+"""Which first-party distribution has what, so that an error can say what to install.
+
+``first_party.json`` beside this module holds, for each distribution, the names that it registers by kind (models once for both
+colours) and its classes; ``scripts/generate.py`` writes it from the entry points of the workspace.
+"""
 
 from __future__ import annotations
+
+import functools
+import json
+from importlib.resources import files
+from typing import Any
 
 from lagent.discovery import installed
 
 __all__ = ["class_hint", "component_hint", "owner_of_class"]
-
-_COMPONENTS: dict[str, dict[str, str]] = {
-    "lagent-echo": {"llms": "echo"},
-    "lagent-llamacpp": {"llms": "llamacpp"},
-    "lagent-lmdeploy": {"llms": "lmdeploy lmdeploy-server lmdeploy-client"},
-    "lagent-openai": {"llms": "openai fallback recorded"},
-    "lagent-sqlite": {"memory": "sqlite"},
-    "lagent-vllm": {"llms": "vllm vllm-server"},
-}
-"""The names that each distribution registers, by kind; models are listed once for both colours."""
-
-_CLASSES: dict[str, str] = {
-    "lagent-actions": (
-        "ArxivSearch AsyncArxivSearch BINGMap AsyncBINGMap GoogleSearch AsyncGoogleSearch GoogleScholar AsyncGoogleScholar "
-        "IPythonInterpreter AsyncIPythonInterpreter IPythonInteractive AsyncIPythonInteractive IPythonInteractiveManager "
-        "PythonInterpreter AsyncPythonInterpreter PPT AsyncPPT WebBrowser AsyncWebBrowser"
-    ),
-    "lagent-echo": "EchoModel AsyncEchoModel",
-    "lagent-internlm": (
-        "AgentForInternLM AsyncAgentForInternLM MathCoder AsyncMathCoder InternLMToolAggregator InternLMActionProcessor "
-        "ActionPreprocessor"
-    ),
-    "lagent-llamacpp": "LlamaCppModel AsyncLlamaCppModel",
-    "lagent-lmdeploy": (
-        "LMDeployPipeline AsyncLMDeployPipeline LMDeployServer AsyncLMDeployServer LMDeployClient AsyncLMDeployClient"
-    ),
-    "lagent-openai": "GPTAPI AsyncGPTAPI",
-    "lagent-parsers": "CustomFormatParser JSONParser ToolParser InterpreterParser PluginParser MixedToolParser",
-    "lagent-sqlite": "SQLiteStore",
-    "lagent-vllm": "VllmModel AsyncVllmModel VllmServer AsyncVllmServer",
-}
-"""The classes of each distribution that can be had from core's packages, those of lagent 0.5 among them."""
 
 _ADVICE: dict[str, str] = {
     **dict.fromkeys(
         ["BaseAPILLM", "AsyncBaseAPILLM"],
         "derive from lagent.llms.BaseLLM or AsyncBaseLLM, or use the model 'openai' of lagent-openai",
     ),
-    "SensenovaAPI": "its service speaks OpenAI's protocol: pip install lagent-openai and pass its address as api_base",
     **dict.fromkeys(
-        ["ClaudeAPI", "AsyncClaudeAPI"],
-        "its service speaks OpenAI's protocol too: pip install lagent-openai and pass its address as api_base",
+        ["ClaudeAPI", "AsyncClaudeAPI", "SensenovaAPI"],
+        "the service speaks OpenAI's protocol: pip install lagent-openai and pass its address as api_base",
     ),
     **dict.fromkeys(
         ["HFTransformer", "HFTransformerCasualLM", "HFTransformerChat"],
@@ -58,20 +34,25 @@ _ADVICE: dict[str, str] = {
 
 def component_hint(kind: str, name: str) -> str | None:
     """How to get the component, if a first-party distribution registers one of this kind under this name."""
-    owner = next(
-        (dist for dist, kinds in _COMPONENTS.items() if name in kinds.get(kind.removeprefix("async_"), "").split()), None
-    )
+    kind = kind.removeprefix("async_")
+    owner = next((owner for owner, has in _first_party().items() if name in has.get(kind, ())), None)
     return _install(owner) if owner else None
 
 
 def owner_of_class(name: str) -> str | None:
     """The first-party distribution that has this class."""
-    return next((dist for dist, names in _CLASSES.items() if name in names.split()), None)
+    return next((owner for owner, has in _first_party().items() if name in has["classes"]), None)
 
 
 def class_hint(name: str) -> str | None:
     """How to get the class, if a first-party distribution has it, or what has come in its place."""
     return _install(owner) if (owner := owner_of_class(name)) else _ADVICE.get(name)
+
+
+@functools.cache
+def _first_party() -> dict[str, dict[str, list[str]]]:
+    data: Any = json.loads(files("lagent").joinpath("first_party.json").read_text(encoding="utf-8"))
+    return data  # type: ignore[no-any-return]
 
 
 def _install(owner: str) -> str:
