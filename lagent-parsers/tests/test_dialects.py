@@ -84,17 +84,17 @@ def test_what_is_written_is_read(name: str) -> None:
 
 
 def kit(name: str) -> type[ParserTests]:
-    parser = DIALECTS[name]()
+    writer = DIALECTS[name]()
     calls = [ToolCall("get_weather", {"city": "Zürich", "days": 2}), ToolCall("now", {})]
     said = [
         ParsedResponse("The answer is 42."),
         ParsedResponse("", None, calls[:1]),
         ParsedResponse("Let me look.", None, calls),
-        *([ParsedResponse("The answer is 42.", "Hm, six by nine.")] if parser.styles else []),
+        *([ParsedResponse("The answer is 42.", "Hm, six by nine.")] if writer.styles else []),
     ]
 
     class Tests(ParserTests):
-        samples: ClassVar = tuple(map(parser.format_response, said))
+        samples: ClassVar = tuple(map(writer.format_response, said))
         examples: ClassVar = 20
 
         @pytest.fixture

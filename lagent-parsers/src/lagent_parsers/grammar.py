@@ -86,7 +86,7 @@ class Grammar:
         self.reasoning = {s.open: Markers((s.close, *s.ends_before, *again)) for s in self.styles.values()}
         self.outside = {b.open: _outside(b, again) for b in dialect.blocks}
         self.inside = {
-            (b.open, q.open): Markers((q.close, *b.close, *again), escapes=q.escapes)
+            (b.open, q.open): Markers((q.close, *b.close, *_not_closing(b, again)), escapes=q.escapes)
             for b in dialect.blocks
             for q in b.codec.quotes
         }
@@ -99,4 +99,9 @@ class Grammar:
 def _outside(block: Block, again: list[str]) -> Markers:
     """What matters outside the quotes of a block: its end, another beginning, quotes, and brackets if they tell the end."""
     brackets = (r"[\[{(]+", r"[\]})]+") if block.balanced else ()
-    return Markers((*block.close, *again, *(quote.open for quote in block.codec.quotes)), brackets)
+    return Markers((*block.close, *_not_closing(block, again), *(quote.open for quote in block.codec.quotes)), brackets)
+
+
+def _not_closing(block: Block, again: list[str]) -> list[str]:
+    """The begin markers that do not look like the end of ``block``, as those of code blocks do."""
+    return [marker for marker in again if not (block.close and marker.lstrip().startswith(block.close))]

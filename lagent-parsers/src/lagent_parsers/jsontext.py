@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import jiter
 import json_repair
 
-__all__ = ["dumps", "partial_value", "read_values"]
+from lagent.schema import ParseStatus
+
+__all__ = ["dumps", "find_values", "partial_value", "read_values"]
 
 _CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": float("-inf")}
 _STRICT = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__)
@@ -68,6 +72,58 @@ def _repaired(text: str, problem: str) -> Any:
     if not isinstance(value, (dict, list)) or not value:
         raise ValueError(problem)
     return value
+
+
+_OPENING = re.compile(r"[{\[]")
+_FENCED = re.compile(r"```\w*\s*(?=[{\[])")
+_BRACKET = re.compile(r"[{}\[\]]")
+_CANDIDATES = 8
+
+
+def find_values(text: str) -> Iterator[tuple[Any, ParseStatus]]:
+    """The JSON values that ``text`` may be meant to be, the likeliest first: all of it, in a code block, in prose, malformed or cut off.
+
+    The places tried are limited in number, so that the time is linear.
+    """
+    whole = text.strip()
+    with suppress(ValueError, RecursionError):
+        yield _STRICT.decode(whole), ParseStatus.OK
+        return
+    places = [*_FENCED.finditer(whole), *_OPENING.finditer(whole)]
+    behind, malformed = 0, list[str]()
+    for place in (found.end() - (found.group() in "{[") for found in places):
+        if place < behind or len(malformed) == _CANDIDATES:
+            continue
+        try:
+            value, behind = _STRICT.raw_decode(whole, place)
+        except (ValueError, RecursionError):
+            behind = _closing(whole, place)
+            malformed.append(whole[place:behind])
+        else:
+            yield value, ParseStatus.OK
+    for piece in malformed:
+        yield from _mended(piece.removesuffix("```").rstrip())
+
+
+def _closing(text: str, place: int) -> int:
+    """Where the brackets that open at ``place`` are closed, or the end."""
+    depth = 0
+    for found in _BRACKET.finditer(text, place):
+        depth += 1 if found.group() in "{[" else -1
+        if depth == 0:
+            return found.end()
+    return len(text)
+
+
+def _mended(text: str) -> Iterator[tuple[Any, ParseStatus]]:
+    try:
+        jiter.from_json(text.encode("utf-8", "replace"))
+    except ValueError as error:
+        if "EOF while parsing" in str(error):
+            yield partial_value(text), ParseStatus.REPAIRED if text[-1] in "}]" else ParseStatus.PARTIAL
+            return
+    with suppress(ValueError):
+        yield read_values(text)[0][0], ParseStatus.REPAIRED
 
 
 def partial_value(text: str) -> Any:

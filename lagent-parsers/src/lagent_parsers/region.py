@@ -95,8 +95,7 @@ class Region:
         return at
 
     def _read_marker(self, marker: str, at: int) -> int:
-        if marker.startswith(self.block.close):  # of which the longest may be the beginning of a begin marker
-            marker = next(close for close in self.block.close if marker.startswith(close))
+        if marker in self.block.close:
             self._end(marker, proper=True)
         elif quote := self._quotes.get(marker):
             self._quote = quote
@@ -120,8 +119,7 @@ class Region:
         assert self._quote is not None
         if marker == self._quote.close:
             self._quote = None
-        elif marker.startswith(self.block.close):
-            marker = next(close for close in self.block.close if marker.startswith(close))
+        elif marker in self.block.close:
             self._end_in_quotes = self._end_in_quotes or (self._length, marker)
         elif marker[0] != "\\" and self._end_in_quotes:
             self._end("")

@@ -101,7 +101,9 @@ class StrParser:
 def error_of(parsed: Any) -> str | None:
     """What was wrong with the text that gave ``parsed``, in words for the model; ``None`` if nothing was."""
     if isinstance(parsed, ParsedResponse):
-        return (parsed.error or "the output could not be read") if parsed.status is ParseStatus.ERROR else None
+        if parsed.status is ParseStatus.ERROR:
+            return parsed.error or "the output could not be read"
+        return parsed.error if parsed.status is ParseStatus.PARTIAL else None  # which tells it if the text goes no further
     if isinstance(parsed, Mapping) and parsed.get("status") == ToolStatusCode.PARSING_ERROR:
         return str(parsed.get("error") or "the tool call could not be read")
     return None
