@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ActionExecutor", "AsyncActionExecutor", "tool_name"]
 
 
+@functools.lru_cache(maxsize=4096)
 def tool_name(name: str) -> str:
     """The name of an action under OpenAI's rules for function names (``[a-zA-Z0-9_-]{1,64}``).
 
@@ -124,9 +126,11 @@ class ActionExecutor:
     def _find(self, name: str) -> tuple[BaseAction, str] | None:
         """The action and API that a call names; the action may turn out not to have that API."""
         head, _, api = name.rpartition(".")
-        if found := self._routes().get(name):
-            return found
-        return (self.actions[head or name], api if head else "run") if (head or name) in self.actions else None
+        if name in self.actions:
+            return self.actions[name], "run"
+        if head in self.actions:
+            return self.actions[head], api
+        return self._routes().get(name)
 
     def _routes(self) -> dict[str, tuple[BaseAction, str]]:
         """Each API by its name and by that name under OpenAI's rules.
@@ -153,7 +157,10 @@ class ActionExecutor:
         return [{**action.described(api), "name": name} for name, action, api in self._apis()]
 
     def tools(self) -> list[dict[str, Any]]:
-        """All APIs as OpenAI's function schemas, named by :func:`tool_name`, with the ``examples`` of actions that have some."""
+        """All APIs as OpenAI's function schemas, named by :func:`tool_name`, with the ``examples`` of actions that have some.
+
+        The schemas of the parameters are those of the actions, not to be changed.
+        """
         tools = []
         for name, action, api in self._apis():
             described = action.described(api)["description"]

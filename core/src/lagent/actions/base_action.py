@@ -91,6 +91,7 @@ class BaseAction(metaclass=ToolMeta):
     ) -> None:
         self._description: dict[str, Any] = copy.deepcopy({**_describe(type(self)), **(description or {})})
         self._parser = parser(self)
+        self._schemas: dict[str, Schema] = {}
         if timeout is not None:
             self.timeout = timeout
 
@@ -143,21 +144,21 @@ class BaseAction(metaclass=ToolMeta):
         return self._description
 
     def schema(self, api: str = "run") -> Schema:
-        """The JSON schema of the parameters of an API.
+        """The JSON schema of the parameters of an API; the same object every time, not to be changed.
 
         Raises:
             KeyError: the action has no such API.
         """
-        schema = copy.deepcopy(self.__tools__[api].schema)
-        described = self.described(api)
-        known = schema["properties"]
-        schema["properties"] = {
-            parameter["name"]: known.get(parameter["name"], {"type": _JSON_TYPES.get(parameter.get("type"), "string")})
-            | ({"description": parameter["description"]} if parameter.get("description") else {})
-            for parameter in described["parameters"]
-        }
-        schema["required"] = list(described["required"])
-        return schema
+        if api not in self._schemas:
+            schema, described = copy.deepcopy(self.__tools__[api].schema), self.described(api)
+            known = schema["properties"]
+            schema["properties"] = {
+                parameter["name"]: known.get(parameter["name"], {"type": _JSON_TYPES.get(parameter.get("type"), "string")})
+                | ({"description": parameter["description"]} if parameter.get("description") else {})
+                for parameter in described["parameters"]
+            }
+            self._schemas[api] = schema | {"required": list(described["required"])}
+        return self._schemas[api]
 
     def described(self, api: str = "run") -> dict[str, Any]:
         """The description of one API in lagent's form."""

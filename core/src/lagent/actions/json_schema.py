@@ -39,10 +39,8 @@ READERS: dict[type, tuple[Schema, Callable[[Any], Any]]] = {
 }
 """Classes that stand in JSON as a scalar: their schema, and how they are read."""
 
-_REQUIRED, _OPTIONAL = (
-    object(),
-    object(),
-)  # in place of the default of a field that has to be given, or has none that can be shown
+# In place of the default of a field that has to be given, and of one that is optional but has no default to show.
+_REQUIRED, _OPTIONAL = object(), object()
 
 
 class SchemaMaker:
@@ -99,7 +97,7 @@ class SchemaMaker:
     def _reference(self, cls: type, make: Callable[[], Schema]) -> Schema:
         name = cls.__name__
         if self._classes.setdefault(name, cls) is not cls:
-            name = f"{cls.__module__}.{cls.__qualname__}"
+            name = f"{cls.__module__}.{cls.__qualname__}".replace(".<locals>", "")
         if name not in self.definitions:
             self.definitions[name] = {}  # before the fields, as a class may refer to itself
             self.definitions[name] = make()
@@ -112,9 +110,9 @@ class SchemaMaker:
 
     def _object_schema(self, cls: type) -> Schema:
         written = cls.__dict__.get("__doc__") or ""
-        docs = parse_docstring(
-            "" if written.startswith(f"{cls.__name__}(") else written
-        )  # dataclasses get such a one by themselves
+        if written.startswith(f"{cls.__name__}("):  # what a dataclass writes by itself
+            written = ""
+        docs = parse_docstring(written)
         hints = resolved_hints(cls)
         properties: dict[str, Schema] = {}
         required = []
