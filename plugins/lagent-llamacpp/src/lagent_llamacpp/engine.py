@@ -57,13 +57,13 @@ class Engine:
         params.n_gpu_layers = n_gpu_layers
         params.cache_ram_mib = cache_ram
         # A prompt can be cancelled between its batches only.
-        params.n_batch = params.n_ubatch = 128
+        params.n_batch = params.n_ubatch = 256
         if chat_template is not None:
             params.chat_template = chat_template
         # xllamacpp always opens a port. Nobody else gets past this key.
         self._key = secrets.token_hex(32)
         params.api_keys, params.hostnames, params.port = [self._key], ["127.0.0.1"], 0
-        params.n_threads_http, params.ui, params.endpoint_slots = 1, False, False
+        params.n_threads_http, params.ui = 1, False
         params.verbosity = -1
         try:
             self._server = xllamacpp.Server(params)
