@@ -269,7 +269,9 @@ ALIKE = [
 def test_schemas_of_functions_are_those_of_pydantic(hint: Any) -> None:
     """Apart from titles, and from fields that a class does not have: those are refused here, as a model may have misspelt them."""
 
-    def function(a, b=None, *, c=3): ...  # type: ignore[no-untyped-def]
+    def untyped(a, b=None, *, c=3): ...  # type: ignore[no-untyped-def]
+
+    function: Any = untyped
 
     function.__annotations__ = {"a": hint, "b": int | None, "c": int}
 
@@ -458,6 +460,28 @@ def test_schemas_from_elsewhere_are_checked_as_well() -> None:
         assert str(caught.value) == error
 
 
+@attrs.define
+class Node:
+    value: int
+    following: "Node | None" = None
+
+
+def test_deep_values_of_recursive_types() -> None:
+    chain: Any = None
+    for value in reversed(range(100)):
+        chain = {"value": value, "following": chain}
+    node = read(chain, Node)
+    for value in range(100):
+        assert node.value == value
+        node = node.following
+    broken: Any = {"value": "x"}
+    for _ in range(100):
+        broken = {"value": 1, "following": broken}
+    path = "arg" + ".following" * 100 + ".value"
+    with pytest.raises(ActionArgumentsError, match=f"^argument '{path}' should be an integer, got 'x'$"):
+        read(broken, Node)
+
+
 def test_what_fits_shares_no_container_with_what_was_given() -> None:
     given_value = {"a": [{"b": 1}]}
     fitted = fit(given_value, {})
@@ -485,13 +509,16 @@ OF_HINT: list[tuple[Any, st.SearchStrategy[Any]]] = [
 ]
 
 
-def widened(pairs: st.SearchStrategy[tuple[Any, Any]]) -> st.SearchStrategy[tuple[Any, Any]]:
+def widened(pairs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Pairs of a hint and a value that fits it, in containers and unions of the pairs given."""
+    kinds: Any = (list, dict, tuple, Optional, Union)  # through a variable, as these are types made at run time
+    list_, dict_, tuple_, optional, union = kinds
     return (
-        st.lists(pairs, max_size=1).map(lambda items: (list[items[0][0]] if items else list[int], [v for _, v in items]))
-        | pairs.map(lambda pair: (dict[str, pair[0]], {"k": pair[1]}))  # type: ignore[name-defined]
-        | pairs.map(lambda pair: (Optional[pair[0]], pair[1]))  # noqa: UP045
-        | pairs.map(lambda pair: (Union[Even, pair[0], None], pair[1]))  # noqa: UP007
-        | st.tuples(pairs, pairs).map(lambda two: (tuple[two[0][0], two[1][0]], (two[0][1], two[1][1])))  # type: ignore[name-defined]
+        st.lists(pairs, max_size=1).map(lambda items: (list_[items[0][0] if items else int], [value for _, value in items]))
+        | pairs.map(lambda pair: (dict_[str, pair[0]], {"k": pair[1]}))
+        | pairs.map(lambda pair: (optional[pair[0]], pair[1]))
+        | pairs.map(lambda pair: (union[Even, pair[0], None], pair[1]))
+        | st.tuples(pairs, pairs).map(lambda two: (tuple_[two[0][0], two[1][0]], (two[0][1], two[1][1])))
     )
 
 

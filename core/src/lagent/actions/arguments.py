@@ -53,14 +53,16 @@ def fit(
 
 
 def _fit_any(value: Any, arms: list[Schema], where: str, definitions: dict[str, Schema], strict: bool) -> Any:
+    errors: list[ActionArgumentsError] = []
     for strictly in (True,) if strict else (True, False):
+        errors.clear()
         for arm in arms:
-            with contextlib.suppress(ActionArgumentsError):
+            try:
                 return fit(value, arm, where, definitions, strict=strictly)
-    of_its_kind = [arm for arm in arms if _is_a(value, _resolved(arm, definitions).get("type", ""))]
-    if len(of_its_kind) == 1 and isinstance(value, (Mapping, list, tuple)):
-        return fit(value, of_its_kind[0], where, definitions, strict=strict)  # for its error, which says more
-    raise _misfit(value, arms, where, definitions)
+            except ActionArgumentsError as error:
+                if isinstance(value, (Mapping, list, tuple)) and _is_a(value, _resolved(arm, definitions).get("type", "")):
+                    errors.append(error)
+    raise errors[0] if len(errors) == 1 else _misfit(value, arms, where, definitions)  # the only arm of its kind says more
 
 
 def _fit_array(value: Any, schema: Schema, where: str, definitions: dict[str, Schema], strict: bool) -> list[Any]:
