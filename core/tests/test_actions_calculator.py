@@ -157,3 +157,9 @@ def test_any_text_gives_a_number_or_an_error_for_the_model(text: str) -> None:
 
 def test_operators_bind_as_in_python() -> None:
     assert calculator.run("-2 ** 2 + 3 * 4 // 5 % 3") == str(operator.add(-(2**2), 3 * 4 // 5 % 3))
+
+
+def test_its_examples_are_true() -> None:
+    assert [calculator.run(**example["arguments"]) for example in calculator.examples] == [
+        e["result"] for e in calculator.examples
+    ]

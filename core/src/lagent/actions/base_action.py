@@ -80,7 +80,7 @@ class BaseAction(metaclass=ToolMeta):
     """
 
     __tools__: ClassVar[dict[str, ToolFunction]]
-    examples: Any = ()
+    examples: ClassVar[Any] = ()
     timeout: float | None = None
 
     def __init__(

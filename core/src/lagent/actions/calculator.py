@@ -6,10 +6,10 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from lagent.actions.base_action import BaseAction, tool_api
 
@@ -82,6 +82,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 class Calculator(BaseAction):
     """Calculate an arithmetic expression."""
+
+    examples: ClassVar[Sequence[dict[str, Any]]] = (
+        {
+            "question": "What is 37 times 43?",
+            "arguments": {"expression": "37 * 43"},
+            "result": "1591",
+            "answer": "37 times 43 is 1591.",
+        },
+        {
+            "question": "How much is 15% of 240?",
+            "arguments": {"expression": "15% of 240"},
+            "result": "36",
+            "answer": "15% of 240 is 36.",
+        },
+    )
 
     @tool_api
     def run(self, expression: str) -> str:
