@@ -1,9 +1,20 @@
-"""What the aggregator gives to the model."""
+"""The aggregator passes the conformance kit of lagent, and gives the model what it should."""
+
+import pytest
 
 from lagent import registry
 from lagent.agents import Agent
+from lagent.testing import AggregatorTests
 from lagent_echo import EchoModel
 from lagent_echo.parrot.aggregator import ParrotAggregator
+
+
+class TestParrotAggregator(AggregatorTests):
+    volatile = 1
+
+    @pytest.fixture
+    def aggregator(self) -> ParrotAggregator:
+        return ParrotAggregator()
 
 
 def test_the_reminder_comes_last_and_only_once() -> None:

@@ -1,9 +1,18 @@
-"""What the hook does to an agent."""
+"""The hook passes the conformance kit of lagent, and keeps what was said."""
+
+import pytest
 
 from lagent import registry
 from lagent.agents import Agent
+from lagent.testing import HookTests
 from lagent_echo import EchoModel
 from lagent_echo.parrot.hook import ParrotHook
+
+
+class TestParrotHook(HookTests):
+    @pytest.fixture
+    def hook(self) -> ParrotHook:
+        return ParrotHook()
 
 
 def test_keeps_the_answers() -> None:
