@@ -218,7 +218,7 @@ class NamedCall(Codec):
             rest = rest.removesuffix(self.footer).rstrip()
         well_formed = True
         arguments: Any = {}
-        if rest and not (self.text and rest[0] not in "{["):
+        if rest and not (self.text and rest[0] not in "{[`"):
             try:
                 values, well_formed = read_values(rest, repair=complete)
             except ValueError as error:

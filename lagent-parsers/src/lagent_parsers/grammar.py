@@ -83,7 +83,9 @@ class Grammar:
         openers = [b.open for b in dialect.blocks if not b.bracket]
         self.text = Markers({*openers, *self.styles, *self.late, *self.hidden, *self.section, *self.stop}, brackets)
         again = [("\n" if b.line_start else "") + b.open for b in dialect.blocks if not b.bracket]
-        self.reasoning = {s.open: Markers((s.close, *s.ends_before, *again)) for s in self.styles.values()}
+        # A lone punctuation mark does not announce a call.
+        around = [marker for marker in (*dialect.hidden, *dialect.section) if len(marker) > 1]
+        self.reasoning = {s.open: Markers((s.close, *s.ends_before, *again, *around)) for s in self.styles.values()}
         self.outside = {b.open: _outside(b, again) for b in dialect.blocks}
         self.inside = {
             (b.open, q.open): Markers((q.close, *b.close, *_not_closing(b, again)), escapes=q.escapes)

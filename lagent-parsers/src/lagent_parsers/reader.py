@@ -214,7 +214,7 @@ class DialectStream(ParserStream):
             self._held, self._at = behind + self._held[self._at :], 0
         elif behind:
             self._at -= len(behind)
-        self._state = self._in_text
+        self._state = self._behind_stop if region.end.strip() in self._grammar.stop else self._in_text
         self._take(region)
         return True
 
@@ -224,9 +224,12 @@ class DialectStream(ParserStream):
             read = region.calls(more)
         except CutOffError as error:
             problem: ValueError = error
+            if self._calls and self._content.fresh and not region.body().strip():
+                return  # a begin marker in place of the end marker of the last call
             value = region.call_so_far(afresh=True)
             if value is not None or region.line_start:
                 self._value = value
+                self._content.structure()
                 self._note(ParseStatus.PARTIAL, f"the answer ends within a tool call: {error}")
                 return
         except ValueError as error:

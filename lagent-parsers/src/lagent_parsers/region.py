@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lagent.schema import ToolCall
-from lagent_parsers.codecs import Quote, Read, Tools
+from lagent_parsers.codecs import CutOffError, Quote, Read, Tools
 from lagent_parsers.grammar import Block, Grammar
 
 __all__ = ["Region"]
@@ -71,6 +71,8 @@ class Region:
         Raises:
             ValueError: see :meth:`Codec.read`.
         """
+        if not (self._proper or more or self.body().strip()):
+            raise CutOffError("nothing stands behind the begin marker")
         return self.block.codec.read(self.body(), self._proper or more, self._tools)
 
     def add(self, text: str) -> None:
