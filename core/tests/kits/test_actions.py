@@ -54,7 +54,7 @@ class Texts(BaseAction):
 class TestRepeat(ActionTests):
     calls = ({"text": "漢"}, {"text": "a", "times": 3})
     failing_calls = ({"text": "a", "times": -1},)
-    slow_call = {"text": "", "times": 1_000}  # noqa: RUF012
+    slow_call = {"text": "", "times": 1_000}
 
     @pytest.fixture
     def action(self) -> BaseAction:

@@ -20,7 +20,14 @@ from lagent.schema import ModelChunk, ModelResponse, ToolCallDelta, Usage
 from lagent.testing import AsyncModelTests, ModelTests
 
 EVERYTHING = Capabilities(
-    tools=True, json_schema=True, grammar=True, streaming=True, images=True, raw_prompts=True, prefix_caching=True
+    tools=True,
+    json_schema=True,
+    grammar=True,
+    streaming=True,
+    images=True,
+    logprobs=True,
+    raw_prompts=True,
+    prefix_caching=True,
 )
 
 
@@ -59,8 +66,12 @@ class ScriptedModel(BaseLLM):
         tokens, limit = re.findall(r"\S*\s*", text)[:-1], request.params["max_new_tokens"]
         for token in tokens[:limit]:
             yield ModelChunk(content=token)
+        extra = (
+            {"logprobs": [{"token": token, "logprob": -0.5} for token in tokens[:limit]]} if "logprobs" in request.params else {}
+        )
         reason = "stop" if limit is None or len(tokens) <= limit else "length"
-        yield ModelChunk(finish_reason=reason, usage=Usage(len(words), len(tokens[:limit]), min(cached, len(words))))
+        usage = Usage(len(words), len(tokens[:limit]), min(cached, len(words)))
+        yield ModelChunk(finish_reason=reason, usage=usage, extra=extra)
 
     def _stream(self, request: ModelRequest) -> Any:
         with self.lock:
@@ -421,6 +432,7 @@ BROKEN = [
     (IgnoresSchema, "test_streamed_output_schema"),
     (IgnoresParams, "test_grammar"),
     (OnlyChats, "test_raw_prompt"),
+    (changed(extra={"logprobs": []}), "test_logprobs"),
     (OnlyText, "test_images"),
     (DropsToolsSilently, "test_what_is_lacking_is_refused"),
     (OverflowsAsAnything, "test_context_overflow"),
@@ -438,8 +450,8 @@ BROKEN = [
 def test_a_broken_model_is_caught_by_the_test_meant_for_it(
     model: type[ScriptedModel], test: str, caught: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lagent.testing.models.PATIENCE", 0.3)
     kit = TestAsyncScriptedModel if issubclass(model, AsyncScriptedModel) else TestScriptedModel
+    monkeypatch.setattr(kit, "patience", 0.3)
     assert caught(kit, test, model)
 
 

@@ -105,7 +105,7 @@ class ReportsVaguely(LinesParser):
 
 
 class Remembers(LinesParser):
-    seen: Any = {}  # noqa: RUF012
+    seen: Any = {}
 
     def parse_response(self, data: str) -> Any:
         parsed = super().parse_response(data)

@@ -27,9 +27,8 @@ if missing := [name for name in ("pytest", "hypothesis") if find_spec(name) is N
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("actions", "aggregators", "hooks", "models", "parsers", "processes", "stores"))
-)
+_KITS = ("actions", "aggregators", "hooks", "model_capabilities", "model_kit", "models", "parsers", "processes", "stores")
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _KITS))
 
 from lagent.testing.actions import ActionTests  # noqa: E402
 from lagent.testing.aggregators import AggregatorTests  # noqa: E402
