@@ -85,7 +85,7 @@ class TestAgentMessage:
         message = AgentMessage(ModelResponse("x", usage=Usage(1, 1)))
         assert type(message.content) is str
         message.content = ModelResponse("y")
-        assert type(message.content) is str
+        assert type(message.model_copy().content) is str
 
 
 @attrs.define

@@ -91,7 +91,7 @@ class Call:
             value = self.function(*self.args, **self.kwargs)
             if isinstance(value, Future):
                 return value.result()
-            return _wait(value) if inspect.isawaitable(value) else value
+            return _wait(value) if hasattr(value, "__await__") else value
         finally:
             if token is not None:
                 current_session.reset(token)
@@ -105,7 +105,7 @@ class Call:
                 value = self.function(*self.args, **self.kwargs)
             if isinstance(value, Future):
                 return value.result() if value.done() else await asyncio.wrap_future(value)
-            return await value if inspect.isawaitable(value) else value
+            return await value if hasattr(value, "__await__") else value
         finally:
             if token is not None:
                 current_session.reset(token)
@@ -234,70 +234,94 @@ def invoke(
 # Drivers ---------------------------------------------------------------------------------------------------------
 
 
-def stream(flow: Flow[T]) -> Iterator[Any]:
-    """Run ``flow`` and yield what it emits, its return value last."""
-    resume, value, last, closed = flow.send, None, END, False
-    while True:
-        try:
-            step = resume(value)
-        except StopIteration as stop:
-            if not closed and stop.value is not last:
-                yield stop.value
-            return
-        except StreamClosed:
-            return
-        resume, value = flow.send, None
-        try:
-            if hasattr(step, "arun"):
-                value = step.run()
-            elif not closed:
-                last = step
-                yield step
-        except GeneratorExit:
-            resume, value, closed = flow.throw, StreamClosed(), True
-        except BaseException as error:
-            resume, value = flow.throw, error
+class _Progress:
+    """Advances a flow step by step: iterate, and tell the outcome of each step as ``value`` or ``error``."""
 
+    def __init__(self, flow: Flow[Any]) -> None:
+        self._flow = flow
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.closed = False
 
-async def astream(flow: Flow[T]) -> AsyncIterator[Any]:
-    """:func:`stream` for asynchronous callers."""
-    resume, value, last, closed = flow.send, None, END, False
-    while True:
+    def __iter__(self) -> _Progress:
+        return self
+
+    def __next__(self) -> Any:
+        value, error, self.value, self.error = self.value, self.error, None, None
         try:
-            step = resume(value)
+            return self._flow.send(value) if error is None else self._flow.throw(error)
         except StopIteration as stop:
-            if not closed and stop.value is not last:
-                yield stop.value
-            return
+            self.result = stop.value
+            raise
         except StreamClosed:
-            return
-        resume, value = flow.send, None
-        try:
-            if hasattr(step, "arun"):
-                value = await step.arun()
-            elif not closed:
-                last = step
-                yield step
-        except GeneratorExit:
-            resume, value, closed = flow.throw, StreamClosed(), True
-        except BaseException as error:
-            resume, value = flow.throw, error
+            if not self.closed:
+                raise
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Let the flow know that nobody reads it any more."""
+        self.error, self.closed = StreamClosed(), True
 
 
 def run(flow: Flow[T]) -> T:
     """Run ``flow`` and give its return value."""
-    result: Any = None
-    for result in stream(flow):  # noqa: B007
-        pass
-    return result  # type: ignore[no-any-return]
+    progress = _Progress(flow)
+    for step in progress:
+        if hasattr(step, "arun"):
+            try:
+                progress.value = step.run()
+            except BaseException as error:
+                progress.error = error
+    return progress.result  # type: ignore[no-any-return]
 
 
 async def arun(flow: Flow[T]) -> T:
     """:func:`run` for asynchronous callers."""
-    result: Any = None
-    async for result in astream(flow):  # noqa: B007
-        pass
-    return result  # type: ignore[no-any-return]
+    progress = _Progress(flow)
+    for step in progress:
+        if hasattr(step, "arun"):
+            try:
+                progress.value = await step.arun()
+            except BaseException as error:
+                progress.error = error
+    return progress.result  # type: ignore[no-any-return]
+
+
+def stream(flow: Flow[Any]) -> Iterator[Any]:
+    """Run ``flow`` and yield what it emits, its return value last."""
+    progress, last = _Progress(flow), END
+    for step in progress:
+        try:
+            if hasattr(step, "arun"):
+                progress.value = step.run()
+            elif not progress.closed:
+                last = step
+                yield step
+        except GeneratorExit:
+            progress.close()
+        except BaseException as error:
+            progress.error = error
+    if not progress.closed and progress.result is not last:
+        yield progress.result
+
+
+async def astream(flow: Flow[Any]) -> AsyncIterator[Any]:
+    """:func:`stream` for asynchronous callers."""
+    progress, last = _Progress(flow), END
+    for step in progress:
+        try:
+            if hasattr(step, "arun"):
+                progress.value = await step.arun()
+            elif not progress.closed:
+                last = step
+                yield step
+        except GeneratorExit:
+            progress.close()
+        except BaseException as error:
+            progress.error = error
+    if not progress.closed and progress.result is not last:
+        yield progress.result
 
 
 # Crossing between threads and event loops ------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class ParseStatus(str, Enum):
 
 
 def to_data(value: Any) -> Any:
-    """Turn ``value`` into JSON-safe data: attrs, dataclass and pydantic objects become dicts, sets and tuples lists.
+    """Turn ``value`` into JSON-safe data: attrs, dataclass, pydantic and msgspec objects become dicts, sets and tuples lists.
 
     Integer enums stay as they are, since :mod:`json` writes them as numbers; any other unknown object becomes ``str(value)``.
     """
@@ -120,27 +120,22 @@ def to_data(value: Any) -> Any:
         return {a.name: to_data(getattr(value, a.name)) for a in attrs.fields(type(value))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if not isinstance(value, type) and (names := getattr(value, "__struct_fields__", None)) is not None:  # msgspec
+        return {name: to_data(getattr(value, name)) for name in names}
     if callable(dump := getattr(value, "model_dump", None)):
         return to_data(dump())
     return str(value)
 
 
-_IMMUTABLE = (str, int, float, bool, bytes, type(None), Enum)
-
-
 def _own(value: Any) -> Any:
     """A copy of ``value`` that shares nothing mutable with it; as cheap as its containers are few."""
-    if isinstance(value, _IMMUTABLE):
+    if value is None or isinstance(value, (str, int, float, Enum)):
         return value
     if type(value) is dict:
         return {key: _own(item) for key, item in value.items()}
     if type(value) is list:
         return [_own(item) for item in value]
     return copy.deepcopy(value)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 # Tool calls and model output -------------------------------------------------------------------------------------
@@ -352,14 +347,6 @@ class ActionReturn:
 # Messages --------------------------------------------------------------------------------------------------------
 
 
-def _text_of_response(content: Any) -> Any:
-    return content.content if isinstance(content, ModelResponse) else content
-
-
-def _status(value: Any) -> ModelStatusCode | AgentStatusCode:
-    return value if isinstance(value, (AgentStatusCode, ModelStatusCode)) else AgentStatusCode(value)
-
-
 @define(repr=False)
 class AgentMessage:
     """What agents exchange.
@@ -375,14 +362,21 @@ class AgentMessage:
         increment: in a streamed message, the text that is new in it; part of neither ``repr`` nor saved data.
     """
 
-    content: Any = field(converter=_text_of_response)
+    content: Any
     sender: str = "user"
     formatted: Any = None
     extra_info: Any = None
     type: str | None = None
     receiver: str | None = None
-    stream_state: ModelStatusCode | AgentStatusCode = field(default=AgentStatusCode.END, converter=_status)
+    stream_state: ModelStatusCode | AgentStatusCode = AgentStatusCode.END
     increment: str = field(default="", eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Not as converters of the fields, which would run at every assignment and cost more than all the rest.
+        if isinstance(self.content, ModelResponse):
+            self.content = self.content.content
+        if not isinstance(self.stream_state, (AgentStatusCode, ModelStatusCode)):
+            self.stream_state = AgentStatusCode(self.stream_state)
 
     def __repr__(self) -> str:
         return f"AgentMessage({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELDS)})"
@@ -424,19 +418,15 @@ class AgentMessage:
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AgentMessage:
         """A copy; with ``deep``, one that shares nothing mutable with this message."""
-        own = _own if deep else _same
+        content, formatted, extra_info = self.content, self.formatted, self.extra_info
+        if deep:
+            content, formatted, extra_info = _own(content), _own(formatted), _own(extra_info)
         copied = AgentMessage(
-            own(self.content),
-            self.sender,
-            own(self.formatted),
-            own(self.extra_info),
-            self.type,
-            self.receiver,
-            self.stream_state,
-            self.increment,
+            content, self.sender, formatted, extra_info, self.type, self.receiver, self.stream_state, self.increment
         )
-        for name, value in (update or {}).items():
-            setattr(copied, name, value)
+        if update:
+            for name, value in update.items():
+                setattr(copied, name, value)
         return copied
 
     def copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> AgentMessage:

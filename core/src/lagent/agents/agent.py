@@ -22,6 +22,7 @@ from lagent.registry import create
 from lagent.schema import AgentMessage, SessionId
 
 __all__ = [
+    "VARIANTS",
     "Agent",
     "AsyncAgent",
     "AsyncAgentMixin",
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncStreamingAgentMixin",
     "StreamingAgent",
     "StreamingAgentMixin",
+    "call_agent",
 ]
 
 _log = logging.getLogger("lagent")
@@ -146,11 +148,13 @@ class Agent(AgentTree):
         """The life of a call, for all variants."""
         session_id = self._session(session_id)
         inputs: Any = [_message(item) for item in message]
-        if self._hooks.heard("before_agent") or type(self).forward not in _FORWARDS:
+        own_forward = type(self).forward not in _FORWARDS
+        if own_forward or self._hooks.heard("before_agent"):
             inputs = [item.model_copy(deep=True) for item in inputs]  # they are the caller's, and may be changed here
         if self._sessions.limited:
             yield from self._close_expired(session_id)
-        yield from self._sessions.enter(session_id, self.name or "")
+        if not self._sessions.try_enter(session_id):
+            yield from self._sessions.enter(session_id, self.name or "")
         answer: AgentMessage | None = None
         memory: Memory | None = None
 
@@ -163,39 +167,46 @@ class Agent(AgentTree):
 
         try:
             if self.memory is not None:
-                memory = yield from self._open(session_id)
+                memory = self.memory.get(session_id) or (yield from self._open(self.memory, session_id))
+                if memory.blocking:
+                    yield Call(memory.begin, blocking=True)
+                else:
+                    memory.begin()
             if self._hooks.heard("before_agent"):
                 inputs = [_message(item) for item in (yield from self._hooks.fire("before_agent", self, session_id, inputs))]
             if memory is not None:
                 memory.add(inputs)
-            answer = _message((yield from self._forward(inputs, session_id, kwargs, emit)), self.name)
+            if own_forward:
+                blocking = not self.asynchronous
+                result = yield from invoke(self.forward, *inputs, blocking=blocking, session_id=session_id, each=emit, **kwargs)
+            else:  # nobody overrode it, so its steps can join the flow of the call
+                result = yield from self._steps(tuple(inputs), session_id, kwargs, emit)
+            answer = _message(result, self.name)
             if memory is not None:
                 memory.add(answer)
             if self._hooks.heard("after_agent"):
                 answer = yield from self._hooks.fire("after_agent", self, session_id, answer.model_copy())
             if memory is not None:
-                yield from self._wait_for(memory.commit, memory.blocking)
+                if memory.blocking:
+                    yield Call(memory.commit, blocking=True)
+                else:
+                    memory.commit()
             return answer
         except StreamClosed:
             if memory is not None and self.on_close == "keep" and answer is not None:
                 memory.add(answer)
-                yield from self._wait_for(memory.commit, memory.blocking)
+                yield Call(memory.commit, blocking=memory.blocking)
             raise
         except (Exception, CancelledError) as error:
-            self._undo(memory)
+            if memory is not None:
+                memory.rollback()
             if self._hooks.heard("agent_error"):
                 yield from self._hooks.fire("agent_error", self, session_id, error)
             raise
         finally:
-            self._undo(memory)
+            if memory is not None:
+                memory.rollback()  # of a call that has ended well, there is nothing left to undo
             self._sessions.leave(session_id)
-
-    def _forward(self, inputs: list[AgentMessage], session_id: SessionId, kwargs: dict[str, Any], emit: Any) -> Flow[Any]:
-        if type(self).forward in _FORWARDS:  # nobody overrode it, so its steps can join the flow of the call
-            return (yield from self._steps(tuple(inputs), session_id, kwargs, emit))
-        return (
-            yield from invoke(self.forward, *inputs, blocking=not self.asynchronous, session_id=session_id, each=emit, **kwargs)
-        )
 
     def _steps(self, message: tuple[Any, ...], session_id: SessionId, kwargs: dict[str, Any], emit: Any = None) -> Flow[Any]:
         """What :meth:`forward` does, for all variants."""
@@ -204,12 +215,7 @@ class Agent(AgentTree):
         else:
             memory = Memory()
             memory.add(list(message))
-        return (yield from ModelTurn(self, session_id, memory, emit).run(kwargs))
-
-    @staticmethod
-    def _undo(memory: Memory | None) -> None:
-        if memory is not None:
-            memory.rollback()
+        return ModelTurn(self, session_id, memory, emit).run(kwargs)
 
     # Sessions
 
@@ -268,23 +274,10 @@ class Agent(AgentTree):
             raise ConfigurationError(f"session_id must be a string or an integer, not {session_id!r}")
         return session_id
 
-    def _open(self, session_id: SessionId) -> Flow[Memory]:
-        assert self.memory is not None
-        memory = self.memory.get(session_id)
-        if memory is None:
-            memory = yield Call(self.memory.create_instance, (session_id,), blocking=self.memory.store is not None)
-            if self._hooks.heard("session_opened"):
-                yield from self._hooks.fire("session_opened", self, session_id)
-        yield from self._wait_for(memory.begin, memory.blocking)
+    def _open(self, manager: MemoryManager, session_id: SessionId) -> Flow[Memory]:
+        memory: Memory = yield Call(manager.create_instance, (session_id,), blocking=manager.store is not None)
+        yield from self._hooks.fire("session_opened", self, session_id)
         return memory
-
-    @staticmethod
-    def _wait_for(function: Callable[[], None], blocking: bool) -> Flow[None]:
-        """Call ``function`` as a step only if it may block: what does not, needs no driver."""
-        if blocking:
-            yield Call(function, blocking=True)
-        else:
-            function()
 
     def _close_expired(self, session_id: SessionId) -> Flow[None]:
         for expired in self._sessions.expired(session_id):
@@ -411,6 +404,15 @@ class StreamingAgent(StreamingAgentMixin, Agent):
 
 class AsyncStreamingAgent(AsyncStreamingAgentMixin, Agent):
     """An :class:`Agent` whose call gives an asynchronous iterator of messages."""
+
+
+VARIANTS: dict[tuple[bool, bool], type[Agent]] = {
+    (False, False): Agent,
+    (True, False): AsyncAgent,
+    (False, True): StreamingAgent,
+    (True, True): AsyncStreamingAgent,
+}
+"""The plain agent by whether it is asynchronous and whether it streams: what an agent of that variant asks its model with."""
 
 
 def call_agent(agent: Callable[..., Any], message: Any, session_id: SessionId, kwargs: dict[str, Any]) -> Flow[AgentMessage]:

@@ -53,7 +53,8 @@ class ModelTurn:
         prompt = self._prompt(options)
         attempt = 0
         while True:
-            prompt = yield from hooks.fire("before_model", agent, self.session_id, prompt)
+            if hooks.heard("before_model"):
+                prompt = yield from hooks.fire("before_model", agent, self.session_id, prompt)
             response, parsed, error = yield from self._ask(prompt, options)
             if error is None or agent.on_parse_error != "retry" or attempt == agent.parse_retries:
                 break
@@ -106,7 +107,8 @@ class ModelTurn:
             response, reader = yield from self._stream(prompt, options)
         else:
             response, reader = as_response((yield model_call(agent.llm, "chat", prompt, self.session_id, options))), None
-        response = yield from hooks.fire("after_model", agent, self.session_id, response)
+        if hooks.heard("after_model"):
+            response = yield from hooks.fire("after_model", agent, self.session_id, response)
         if self.parser is None:
             return response, _identified(_native(response)), None
         try:
@@ -183,9 +185,8 @@ def _extra_info(response: ModelResponse, error: str | None, attempt: int) -> dic
     info = {
         "reasoning": response.reasoning,
         "finish_reason": response.finish_reason,
-        "usage": to_data(response.usage),
+        "usage": response.usage and to_data(response.usage),
         "parse_error": error,
         "parse_retries": attempt or None,
-        **response.extra,
     }
-    return {name: value for name, value in info.items() if value is not None} or None
+    return {**{name: value for name, value in info.items() if value is not None}, **response.extra} or None

@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import define, field
-
 from lagent.errors import ConfigurationError, SessionBusyError
 from lagent.flow import Call, Flow, arun, run
 from lagent.schema import SessionId
@@ -25,12 +23,14 @@ __all__ = ["Atomic", "SessionHandle", "Sessions"]
 OnBusy = Literal["wait", "reject"]
 
 
-@define
 class _Turn:
     """A session whose call is running: by whom, and who waits."""
 
-    holder: tuple[int, int]
-    waiting: deque[tuple[Future[None], tuple[int, int]]] = field(factory=deque)
+    __slots__ = ("holder", "waiting")
+
+    def __init__(self, holder: tuple[int, int]) -> None:
+        self.holder = holder
+        self.waiting: deque[tuple[Future[None], tuple[int, int]]] = deque()
 
 
 class Sessions:
@@ -53,6 +53,11 @@ class Sessions:
         self._mutex = threading.Lock()
         self._running: dict[SessionId, _Turn] = {}
         self._used: OrderedDict[SessionId, float] = OrderedDict()
+
+    @property
+    def limited(self) -> bool:
+        """Whether sessions are closed by themselves."""
+        return self.max_sessions is not None or self.idle_seconds is not None
 
     def enter(self, session_id: SessionId, name: str, on_busy: OnBusy | None = None) -> Flow[None]:
         """Wait until no other call of the session is running; :meth:`leave` has to follow.
@@ -94,6 +99,14 @@ class Sessions:
                 self.leave(session_id)
             raise
 
+    def try_enter(self, session_id: SessionId) -> bool:
+        """:meth:`enter` if nothing has to be waited for; tells whether that was so."""
+        with self._mutex:
+            if session_id in self._running:
+                return False
+            self._running[session_id] = _Turn(_who())
+            return True
+
     def leave(self, session_id: SessionId) -> None:
         """End the call that :meth:`enter` let in, and let the next one in."""
         with self._mutex:
@@ -104,7 +117,7 @@ class Sessions:
                     future.set_result(None)
                     return
             del self._running[session_id]
-            if self.max_sessions is not None or self.idle_seconds is not None:
+            if self.limited:
                 self._used[session_id] = time.monotonic()
                 self._used.move_to_end(session_id)
 

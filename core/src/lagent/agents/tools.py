@@ -7,12 +7,10 @@ from typing import Any
 
 from lagent.actions import ActionExecutor, content_parts
 from lagent.agents.agent import (
+    VARIANTS,
     Agent,
-    AsyncAgent,
     AsyncAgentMixin,
-    AsyncStreamingAgent,
     AsyncStreamingAgentMixin,
-    StreamingAgent,
     StreamingAgentMixin,
     call_agent,
 )
@@ -33,14 +31,6 @@ from lagent.schema import (
 )
 
 __all__ = ["AsyncStreamingToolAgent", "AsyncToolAgent", "StreamingToolAgent", "ToolAgent"]
-
-_CALLERS = {
-    (False, False): Agent,
-    (True, False): AsyncAgent,
-    (False, True): StreamingAgent,
-    (True, True): AsyncStreamingAgent,
-}
-"""The agent that asks the model, by whether it is asynchronous and whether it streams."""
 
 
 class ToolAgent(Agent):
@@ -85,7 +75,7 @@ class ToolAgent(Agent):
             raise ConfigurationError(f"max_turn must be at least 1, not {max_turn}")
         super().__init__(memory=memory, **kwargs)
         self.executor = actions if isinstance(actions, ActionExecutor) else ActionExecutor(actions, hooks=action_hooks)
-        self.agent = _CALLERS[self.asynchronous, self.streaming](
+        self.agent = VARIANTS[self.asynchronous, self.streaming](
             llm,
             template,
             memory=memory,

@@ -124,7 +124,7 @@ class HookManager:
         return value[0] if value else None
 
     def heard(self, event: str) -> bool:
-        """Whether any hook waits for an event."""
+        """Whether any hook waits for an event; if not, firing it does nothing, and may be left out."""
         return event in self._by_event or event in _process._by_event
 
 

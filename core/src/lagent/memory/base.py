@@ -63,9 +63,11 @@ class Memory:
         The memory keeps copies of its own, so that changing a message later does not change what is remembered.
         """
         for item in memories if isinstance(memories, (list, tuple)) else [memories]:
-            if item is not None:
-                message = AgentMessage(item) if isinstance(item, str) else AgentMessage.model_validate(item)
-                self.memory.append(message.model_copy(deep=True))
+            if not isinstance(item, AgentMessage):
+                if item is None:
+                    continue
+                item = AgentMessage(item) if isinstance(item, str) else AgentMessage.model_validate(item)
+            self.memory.append(item.model_copy(deep=True))
         self._changed()
 
     def delete(self, index: int | Iterable[int]) -> None:
