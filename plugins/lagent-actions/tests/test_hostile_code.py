@@ -42,7 +42,10 @@ FAILS = {
     "wait for a child": ("import subprocess; subprocess.run(['sleep', '1000'])", "TimeoutError"),
     "print without end": ("while True: print('x' * 1000)", "TimeoutError"),
     "print without end to the file": ("import os\nwhile True: os.write(2, b'x' * 1000)", "TimeoutError"),
-    "flood the answers": ("import os\nwhile True:\n    for f in range(3, 12):\n        try: os.write(f, b'x' * 60000)\n        except OSError: pass", "TimeoutError"),
+    "flood the answers": (
+        "import os\nwhile True:\n    for f in range(3, 12):\n        try: os.write(f, b'x' * 60000)\n        except OSError: pass",
+        "TimeoutError",
+    ),
     "trace function": ("import sys; sys.settrace(lambda *a: 1 / 0); x = 1", "ZeroDivisionError"),
     "memory at once": ("x = bytearray(100 << 30)", "MemoryError"),
     "memory bit by bit": ("x = []\nwhile True: x.append(bytearray(1 << 26))", "Error"),

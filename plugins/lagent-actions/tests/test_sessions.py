@@ -101,6 +101,10 @@ time.sleep(1000)
     wait_until(lambda: not processes_of(folders) and not list(folders.iterdir()))
 
 
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
@@ -240,10 +244,10 @@ async def test_executors_of_either_colour_run_actions_of_either(folders: Path) -
     assert text((await asyncio.to_thread(plain, message, session_id="s")).content) == "42"
     other = AsyncActionExecutor([IPythonInteractive(description={"name": "Code"})])
     assert text((await other(message, session_id="s")).content) == "42"
-    assert len(list(folders.iterdir())) == 2
+    assert len(entries(folders)) == 2
     plain.close_session("s")
     await other.close_session("s")
-    assert not list(folders.iterdir())
+    assert not entries(folders)
 
 
 def test_closing_the_session_of_an_agent_closes_its_interpreter(folders: Path) -> None:

@@ -249,7 +249,9 @@ class IPythonInteractiveManager(IPythonInteractive):
         if session_ids is None:
             ids = list(range(len(pieces)))
         if len(ids) != len(pieces) or len(ids) != len(set(ids)):
-            raise ValueError(f"session_ids must name a session of its own for each of the {len(pieces)} commands, not {ids!r:.200}")
+            raise ValueError(
+                f"session_ids must name a session of its own for each of the {len(pieces)} commands, not {ids!r:.200}"
+            )
         with ThreadPoolExecutor(min(len(pieces), self.max_workers) or 1) as pool:
             results = list(pool.map(lambda piece, id_: self.run(piece, session_id=id_), pieces, ids))
         return results if several else results[0]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import queue
+import json
 import re
+import secrets
 import sys
 import time
 from typing import Any
 
 import zmq
-from jupyter_client import BlockingKernelClient
-from jupyter_client.connect import write_connection_file
+from jupyter_client.session import Session
 
 from lagent_actions.code.process import Backend, Limits, Process
 from lagent_actions.code.session import GRACE, Outcome, clipped, ended_text
@@ -48,13 +48,18 @@ class KernelSession:
         )
         folder = self._process.directory
         # The kernel waits for this file. Its key is in the folder that only our user can enter.
-        file, _ = write_connection_file(str(folder / "new.json"), transport="ipc", ip=str(folder / "s"), kernel_name="python3")
+        ports = {f"{name}_port": port for port, name in enumerate(("shell", "iopub", "stdin", "control", "hb"), 1)}
+        connection = {"transport": "ipc", "ip": str(folder / "s"), "key": secrets.token_hex(16), **ports}
+        folder.joinpath("new.json").write_text(json.dumps({**connection, "signature_scheme": "hmac-sha256"}))
         folder.joinpath("new.json").rename(folder / "kernel.json")
+        # Plain sockets, as the clients of jupyter_client leave an event loop behind in every thread.
+        self._session = Session(key=connection["key"].encode())
         self._context = zmq.Context()
         self._context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
-        self._client = BlockingKernelClient(connection_file=str(folder / "kernel.json"), context=self._context)
-        self._client.load_connection_file()
-        self._client.start_channels(stdin=False, hb=False)
+        self._shell, self._iopub = self._context.socket(zmq.DEALER), self._context.socket(zmq.SUB)
+        self._iopub.subscribe(b"")
+        for socket, name in ((self._shell, "shell"), (self._iopub, "iopub")):
+            socket.connect(f"ipc://{folder}/s-{ports[f'{name}_port']}")
         if (outcome := self._wait_until_ready()) is not None:
             raise RuntimeError(f"the Jupyter kernel did not start: {outcome.error}")
 
@@ -69,17 +74,15 @@ class KernelSession:
     def execute(self, code: str, seconds: float) -> Outcome:
         """Run a cell for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
         outcome = Outcome()
-        request = self._client.execute(code, allow_stdin=False)
+        request = self._send("execute_request", {"code": code, "silent": False, "store_history": True, "allow_stdin": False})
         deadline, interrupted = time.monotonic() + seconds, False
         while True:
             try:
-                message = self._client.get_iopub_msg(timeout=min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0.01)))
-            except queue.Empty:
-                if not self.alive:
-                    return self._ended(outcome, "it died")
-                message = None
+                message = self._receive(self._iopub, min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0.01)))
             except Exception as error:  # the code has access to the sockets and can write anything to them
                 return self._ended(outcome, f"it sent what is no message ({type(error).__name__})")
+            if message is None and not self.alive:
+                return self._ended(outcome, "it died")
             if message is not None and message["parent_header"].get("msg_id") == request and self._take(message, outcome):
                 break
             if time.monotonic() >= deadline:
@@ -96,9 +99,15 @@ class KernelSession:
     def close(self) -> None:
         """End the kernel."""
         self._process.close()
-        with contextlib.suppress(Exception):
-            self._client.stop_channels()
         self._context.destroy(linger=0)
+
+    def _send(self, kind: str, content: dict[str, Any]) -> str:
+        """Send a request and give its id."""
+        return str(self._session.send(self._shell, kind, content)["header"]["msg_id"])
+
+    def _receive(self, socket: zmq.Socket[bytes], seconds: float) -> dict[str, Any] | None:
+        """The next message; ``None`` if there is none within ``seconds``."""
+        return self._session.recv(socket)[1] if socket.poll(int(seconds * 1000)) else None
 
     def _take(self, message: dict[str, Any], outcome: Outcome) -> bool:
         """Add what a message says; whether the cell has ended."""
@@ -124,8 +133,7 @@ class KernelSession:
 
     def _asked_to_exit(self, request: str) -> bool:
         with contextlib.suppress(Exception):  # as above
-            while True:
-                reply = self._client.get_shell_msg(timeout=_LOOK_SECONDS)
+            while (reply := self._receive(self._shell, _LOOK_SECONDS)) is not None:
                 if reply["parent_header"].get("msg_id") == request:
                     return any(payload.get("source") == "ask_exit" for payload in reply["content"].get("payload", ()))
         return False
@@ -140,9 +148,8 @@ class KernelSession:
         while time.monotonic() < deadline:
             if not self.alive:
                 return self._ended(Outcome(), "it died")
-            self._client.kernel_info()
-            with contextlib.suppress(queue.Empty):
-                self._client.get_iopub_msg(timeout=_LOOK_SECONDS)
+            self._send("kernel_info_request", {})
+            if self._receive(self._iopub, _LOOK_SECONDS) is not None:
                 return None
         return self._ended(Outcome(), f"it did not answer within {_START_SECONDS} seconds")
 

@@ -27,7 +27,19 @@ _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", 
 
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
 _SYSTEM = [
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
+    *(
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/opt",
+        "/nix/store",
+        "/proc",
+        "/sys/devices/system",
+        "/sys/fs/cgroup",
+    ),
     *(f"/etc/{name}" for name in ("alternatives", "fonts", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")),
     *(f"/etc/{name}" for name in ("localtime", "mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "resolv.conf")),
     *("/etc/ssl", "/etc/timezone"),
@@ -91,7 +103,9 @@ class Process:
         directory: str | None = None,
     ) -> None:
         if sys.platform != "linux":
-            raise ConfigurationError("running code needs Linux: there is no other way here to keep it from the rest of the system")
+            raise ConfigurationError(
+                "running code needs Linux: there is no other way here to keep it from the rest of the system"
+            )
         if backend not in ("process", "bubblewrap"):
             raise ConfigurationError(f"backend must be 'process' or 'bubblewrap', not {backend!r}")
         self.directory = Path(tempfile.mkdtemp(prefix="lagent-"))
@@ -132,7 +146,8 @@ class Process:
         except BaseException:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
-        assert self._guard.stdin and self._guard.stdout and self._guard.stderr
+        assert self._guard.stdout
+        assert self._guard.stderr
         line = self._guard.stdout.readline()
         self._guard.stdout.close()
         if not line:
@@ -169,9 +184,9 @@ class Process:
             shutil.rmtree(self.directory, ignore_errors=True)  # should the guard have been killed
 
 
-def enforced(backend: Backend = "process", limits: Limits = Limits()) -> dict[str, Any]:
+def enforced() -> dict[str, Any]:
     """What of the isolation of code is in force on this system; see :class:`Process`."""
-    process = Process([sys.executable, "-c", ""], limits, backend=backend)
+    process = Process([sys.executable, "-c", ""], Limits())
     process.close()
     return process.enforced
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import json
 import linecache
 import os
@@ -58,10 +59,8 @@ def _run(request: dict[str, Any], namespace: dict[str, Any]) -> tuple[str | None
         sys.setprofile(None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(Exception):  # the code closed or replaced it
             stream.flush()
-        except Exception:
-            pass  # the code closed or replaced it
     return value, error
 
 
