@@ -212,10 +212,9 @@ class BaseLLM:
         """Check what is asked against what the model can do, before anything is sent."""
         options = dict(options)
         known = {name: options.pop(name, None) for name in ("tools", "tool_choice", "output_schema")}
-        request = ModelRequest(session_id=session_id, params=self.update_gen_params(**options), **known)
         for needed, wanted in (
-            ("tools", request.tools),
-            ("json_schema", request.output_schema),
+            ("tools", known["tools"]),
+            ("json_schema", known["output_schema"]),
             ("grammar", options.get("grammar")),
         ):
             if wanted and not getattr(self.capabilities, needed):
@@ -223,6 +222,7 @@ class BaseLLM:
                     f"{type(self).__name__} ({self.path or 'no path'}) does not support {needed!r}: leave it out, choose another "
                     "model, or let a parser do it from the text (output_format=)"
                 )
+        request = ModelRequest(session_id=session_id, params=self.update_gen_params(**options), **known)
         if isinstance(inputs, str):
             if not self.capabilities.raw_prompts:
                 raise UnsupportedCapabilityError(f"{type(self).__name__} takes messages only: call chat, not generate")
