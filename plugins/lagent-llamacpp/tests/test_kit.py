@@ -1,6 +1,7 @@
 """The conformance kits for models."""
 
 import pytest
+
 from lagent.testing import AsyncModelTests, ModelTests
 from lagent_llamacpp import AsyncLlamaCppModel, LlamaCppModel
 

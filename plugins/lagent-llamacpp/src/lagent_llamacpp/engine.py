@@ -20,6 +20,9 @@ __all__ = ["Engine", "Generation"]
 
 Body = dict[str, Any]
 
+_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""How llguidance, the grammar engine of xllamacpp's wheels, is told to lay out JSON."""
+
 
 class Engine:
     """A loaded model.
@@ -74,6 +77,7 @@ class Engine:
             ) from error
         self._threads = ThreadPoolExecutor(n_parallel, thread_name_prefix="lagent-llamacpp")
         self._grammar_of: Callable[[str], str] = xllamacpp.json_schema_to_grammar
+        self._grammars: dict[str, str] = {}
 
     def start(self, kind: Literal["chat", "text"], body: Body, usage: Usage | None = None) -> Generation:
         """Begin a completion.
@@ -92,15 +96,15 @@ class Engine:
         self, kind: Literal["chat", "text"], body: Body, usage: Usage | None = None, *, strip: bool = False
     ) -> Flow[ModelChunk]:
         """Emit the chunks of a completion; see :meth:`start`. ``strip`` drops white space at its beginning."""
-        chunk: Any = None
         with self.start(kind, body, usage) as generation:
-            while (item := (yield from generation.next())) is not END:
-                chunk = item
+            while True:
+                chunk = yield from generation.next()
                 if strip:
                     chunk.content = chunk.content.lstrip()
                     strip = not chunk.content
                 yield chunk
-        return chunk  # type: ignore[no-any-return]
+                if chunk.finish_reason:
+                    return chunk
 
     def ask(self, route: str, body: Body | None = None) -> Any:
         """The answer of one of the server's routes that xllamacpp gives no method for."""
@@ -113,19 +117,27 @@ class Engine:
         with direct.open(request, timeout=60) as answer:
             return json.load(answer)
 
-    def grammar(self, schema: Body) -> str:
+    def grammar(self, schema: Body) -> Flow[str]:
         """A grammar for JSON of ``schema``, without the optional white space that small models lose themselves in.
 
         Raises:
-            ModelConfigurationError: ``schema`` is not a JSON schema that llama.cpp can turn into a grammar.
+            ModelConfigurationError: ``schema`` is not a JSON schema that llama.cpp can follow.
         """
-        layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-        try:
-            return self._grammar_of(json.dumps({**schema, "x-guidance": layout}))
-        except (RuntimeError, ValueError) as error:
-            raise ModelConfigurationError(
-                f"llama.cpp cannot follow the JSON schema {json.dumps(schema):.200}: {error}"
-            ) from error
+        source = json.dumps({**schema, "x-guidance": _COMPACT})
+        if source not in self._grammars:
+            try:
+                grammar = self._grammar_of(source)
+            except (RuntimeError, ValueError) as error:
+                raise ModelConfigurationError(
+                    f"llama.cpp cannot follow the JSON schema {json.dumps(schema):.200}: {error}"
+                ) from error
+            # A schema that llguidance does not understand is ignored without a word. One token tells: no JSON begins with this one.
+            body = {"prompt": "{", "max_tokens": 1, "temperature": 0, "grammar": grammar, "logit_bias": [["~", 1000]]}
+            with self.start("text", body) as generation:
+                if "~" in (yield from generation.next()).content:
+                    raise ModelConfigurationError(f"llama.cpp cannot follow the JSON schema {json.dumps(schema):.200}")
+            self._grammars[source] = grammar
+        return self._grammars[source]
 
     def close(self) -> None:
         """Unload the model once running requests have ended."""
@@ -150,8 +162,8 @@ class Generation:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def next(self) -> Flow[Any]:
-        """Wait for the next :class:`ModelChunk`; usage, timings and log-probabilities are in the last, after which comes ``END``.
+    def next(self) -> Flow[ModelChunk]:
+        """Wait for the next chunk; usage, timings and log-probabilities are in the last, which has a ``finish_reason``.
 
         Raises:
             ModelError: the request failed.
@@ -178,7 +190,7 @@ class Generation:
                 chunk.extra = {"timings": timings, **({"logprobs": self._logprobs} if self._logprobs else {})}
             if chunk.content or chunk.reasoning or chunk.tool_calls or chunk.finish_reason:
                 return chunk
-        return END
+        raise EngineError("llama.cpp ended the answer without saying why")
 
     def close(self) -> None:
         """Stop the completion at its next token."""

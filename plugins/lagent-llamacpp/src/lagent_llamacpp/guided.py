@@ -47,19 +47,21 @@ class GuidedTools:
         """
         tools = {tool.name: tool for tool in map(Tool.of, request.tools or ())}
         system, turns = turns_of(request.messages)
+        question, steps = turns[-1].question, turns[-1].steps
+        called = [tool for tool in tools.values() if any(step.call.startswith(call_head(tool.name)) for step in steps)]
+        so_far = _prompt(system, called, turns) if steps else None
         usage = Usage(cached_tokens=0)
-        name = yield from self._choose(request.tool_choice, tools, turns, usage)
-        if name is None and not turns[-1].steps:
-            return (yield from self._engine.emit("chat", {**body, "messages": _plain(request.messages)}, usage))
-        used = [tools[name]] if name else [tool for tool in tools.values() if _uses(turns[-1], tool)]
-        prompt = _prompt(system, used, turns)
-        if name is None:
-            stop = [*body.get("stop", ()), "\n"]
-            return (yield from self._engine.emit("text", {**body, "prompt": prompt + ANSWER, "stop": stop}, usage, strip=True))
-        return (yield from self._call(tools[name], prompt, body, request.request_id, usage))
+        name = yield from self._choose(request.tool_choice, tools, question, so_far, usage)
+        if name is not None:
+            prompt = _prompt(system, [tools[name]], turns)
+            return (yield from self._call(tools[name], prompt, body, request.request_id, usage))
+        if so_far is not None:
+            body = {**body, "prompt": so_far + ANSWER, "stop": [*body.get("stop", ()), "\n"]}
+            return (yield from self._engine.emit("text", body, usage, strip=True))
+        return (yield from self._engine.emit("chat", {**body, "messages": _plain(request.messages)}, usage))
 
-    def _choose(self, wanted: Any, tools: dict[str, Tool], turns: list[Turn], usage: Usage) -> Flow[str | None]:
-        """The tool to call, ``None`` to answer."""
+    def _choose(self, wanted: Any, tools: dict[str, Tool], question: str, so_far: str | None, usage: Usage) -> Flow[str | None]:
+        """The tool to call, ``None`` to answer; ``so_far`` is the transcript if a tool was called for this question."""
         if isinstance(wanted, dict):
             name = wanted.get("function", {}).get("name")
             if name not in tools:
@@ -71,30 +73,30 @@ class GuidedTools:
             raise ModelConfigurationError(f"tool_choice is 'auto', 'none', 'required' or names a function, not {wanted!r}")
         if wanted == "none":
             return None
-        options = list(tools)
-        if wanted != "required":
-            if turns[-1].steps:
-                used = [tool for tool in tools.values() if _uses(turns[-1], tool)]
-                scores = yield from self._scores(_prompt("", used, turns), (CALL, ANSWER), usage)
-                if scores[ANSWER] >= scores[CALL]:
-                    return None
-            else:
-                options.insert(0, NO_TOOL)
+        if wanted != "required" and so_far is not None:
+            scores = yield from self._scores(so_far, (CALL, ANSWER), usage)
+            if scores[ANSWER] >= scores[CALL]:
+                return None
+        options = list(tools) if wanted == "required" or so_far is not None else [NO_TOOL, *tools]
         if len(options) == 1:
             return options[0]
         questions, shown = choice(list(tools.values()))
         if shown not in self._baselines:
-            groups = []
-            for group in questions.values():
-                scored = []
-                for question in group:
-                    scored.append((yield from self._named(shown, question, questions, usage)))
-                groups.append({name: fmean(scores[name] for scores in scored) for name in questions})
-            self._baselines[shown] = {name: fmean(group[name] for group in groups) for name in questions}
+            self._baselines[shown] = yield from self._baseline(questions, shown, usage)
         baseline = self._baselines[shown]
-        scores = yield from self._named(shown, turns[-1].question, questions, usage)
+        scores = yield from self._named(shown, question, questions, usage)
         best = max(options, key=lambda name: scores[name] - baseline[name])
         return None if best == NO_TOOL else best
+
+    def _baseline(self, questions: dict[str, list[str]], shown: str, usage: Usage) -> Flow[dict[str, float]]:
+        """The mean log-probability of each name over the questions of the examples, every tool counting the same."""
+        groups = []
+        for group in questions.values():
+            scored = []
+            for question in group:
+                scored.append((yield from self._named(shown, question, questions, usage)))
+            groups.append({name: fmean(scores[name] for scores in scored) for name in questions})
+        return {name: fmean(group[name] for group in groups) for name in questions}
 
     def _named(self, shown: str, question: str, names: Collection[str], usage: Usage) -> Flow[dict[str, float]]:
         scores = yield from self._scores(shown + asked(question), [f" {name}\n" for name in names], usage)
@@ -102,9 +104,8 @@ class GuidedTools:
 
     def _scores(self, prompt: str, options: Collection[str], usage: Usage) -> Flow[dict[str, float]]:
         """How likely the model goes on with each option: the log-probability of the tokens that tell it from the others."""
-        with self._engine.start(
-            "text", {"prompt": prompt, "max_tokens": 1, "n_probs": 200, "temperature": 0}, usage
-        ) as generation:
+        body = {"prompt": prompt, "max_tokens": 1, "n_probs": 200, "temperature": 0}
+        with self._engine.start("text", body, usage) as generation:
             while not (chunk := (yield from generation.next())).finish_reason:
                 pass
         likely = {each["token"]: each["logprob"] for each in chunk.extra["logprobs"][0]["top_logprobs"] if each["token"]}
@@ -127,18 +128,15 @@ class GuidedTools:
     def _call(self, tool: Tool, prompt: str, body: Body, request_id: str, usage: Usage) -> Flow[ModelChunk]:
         """Emit a call of ``tool``: the text as it is written, the parsed call in the last chunk."""
         head, arguments = call_head(tool.name), ""
-        grammar = self._engine.grammar(tool.parameters)
+        grammar = yield from self._engine.grammar(tool.parameters)
         body = {name: value for name, value in body.items() if name not in ("stop", "n_probs")}
+        body.update(prompt=f"{prompt}{CALL} {head}".rstrip(), grammar=grammar)
         yield ModelChunk(content=head)
-        with self._engine.start(
-            "text", {**body, "prompt": f"{prompt}{CALL} {head}".rstrip(), "grammar": grammar}, usage
-        ) as generation:
-            while True:
-                chunk = yield from generation.next()
+        with self._engine.start("text", body, usage) as generation:
+            while not (chunk := (yield from generation.next())).finish_reason:
                 arguments += chunk.content
-                if chunk.finish_reason:
-                    break
-                yield ModelChunk(content=chunk.content)
+                yield chunk
+        arguments += chunk.content
         last = ModelChunk(
             content=chunk.content,
             tool_calls=[ToolCallDelta(0, tool.name, arguments, f"call_{request_id[:16]}")],
@@ -159,10 +157,6 @@ def _prompt(system: str, tools: Sequence[Tool], turns: Sequence[Turn]) -> str:
     about = [f"{tool.name}({json.dumps(tool.parameters.get('properties', {}))}): {tool.description}" for tool in unshown]
     header = "\n".join([*([system] if system else []), *about])
     return (header + "\n\n" if header else "") + written([*([_NO_EXAMPLES] if unshown else []), *examples, *turns])
-
-
-def _uses(turn: Turn, tool: Tool) -> bool:
-    return any(step.call.startswith(call_head(tool.name)) for step in turn.steps)
 
 
 def _plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

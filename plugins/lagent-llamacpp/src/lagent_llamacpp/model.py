@@ -106,7 +106,7 @@ class LlamaCppModel(BaseLLM):
 
     def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks of the answer."""
-        body = self._body(request)
+        body = yield from self._body(request)
         if request.tools and not (self._own_tools and request.prompt is None):
             return (yield from self._guided.respond(request, body))
         if request.prompt is not None:
@@ -116,13 +116,13 @@ class LlamaCppModel(BaseLLM):
             body["tool_choice"] = request.tool_choice or "auto"
         return (yield from self._engine.emit("chat", {**body, "messages": request.messages}))
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> Flow[dict[str, Any]]:
         """The sampling parameters as llama.cpp's server takes them."""
         body = {_NAMES[name]: value for name, value in request.params.items() if value is not None}
         if request.output_schema is not None:
             if "grammar" in body:
                 raise ModelConfigurationError("output_schema and grammar exclude each other: give one of them")
-            body["grammar"] = self._engine.grammar(request.output_schema)
+            body["grammar"] = yield from self._engine.grammar(request.output_schema)
         if alternatives := body.pop("logprobs", None):
             body["n_probs"] = alternatives
         return body

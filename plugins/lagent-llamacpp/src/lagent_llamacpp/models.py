@@ -187,14 +187,14 @@ def _install(model: KnownModel, folder: str) -> None:
 
 
 def _from_hub(name: str) -> Path:
-    try:
-        from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise ConfigurationError(f"'hf:{name}' needs huggingface_hub: pip install 'lagent-llamacpp[hf]'") from error
     owner, _, rest = name.partition("/")
     repo, _, file = rest.partition("/")
     if not (owner and repo and file):
         raise ModelConfigurationError(f"'hf:{name}' does not name a file: write 'hf:owner/repo/file.gguf'")
+    try:
+        from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ConfigurationError(f"'hf:{name}' needs huggingface_hub: pip install 'lagent-llamacpp[hf]'") from error
     try:
         return Path(hf_hub_download(f"{owner}/{repo}", file))
     except Exception as error:

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from lagent.errors import ModelConfigurationError
 
-__all__ = ["ANSWER", "CALL", "NO_TOOL", "Step", "Tool", "Turn", "call_head", "choice", "turns_of", "written"]
+__all__ = ["ANSWER", "CALL", "NO_TOOL", "Step", "Tool", "Turn", "asked", "call_head", "choice", "turns_of", "written"]
 
 Message = dict[str, Any]
 
@@ -118,8 +118,9 @@ def turns_of(messages: Iterable[Message]) -> tuple[str, list[Turn]]:
                 step.result = text.strip()
         elif calls := message.get("tool_calls"):
             for call in calls:
-                function = call["function"]
-                step = steps[call["id"]] = Step(call_head(function["name"]) + function["arguments"] + "}")
+                name, arguments = call["function"]["name"], call["function"]["arguments"]
+                text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+                step = steps[call["id"]] = Step(f"{call_head(name)}{text}}}")
                 turns[-1].steps.append(step)
         else:
             turns[-1].answer = text.strip()
