@@ -411,7 +411,7 @@ def test_a_class_of_two_third_parties_is_a_conflict(site):
         ("lagent.actions", "IPythonInterpreter", "pip install lagent-actions"),
         ("lagent.agents", "MathCoder", "pip install lagent-internlm"),
         ("lagent.agents.aggregator", "InternLMToolAggregator", "pip install lagent-internlm"),
-        ("lagent.hooks", "ActionPreprocessor", "pip install lagent-internlm"),
+        ("lagent.hooks", "ActionPreprocessor", "pip install lagent-actions"),
         ("lagent.memory", "SQLiteStore", "pip install lagent-sqlite"),
     ],
 )
