@@ -18,7 +18,7 @@ CORE = Path(__file__).parent.parent / "core" / "src" / "lagent"
 LAYERS = [
     {"errors"},
     {"schema"},
-    {"flow", "llms", "prompts", "actions", "memory", "aggregators"},
+    {"threads", "flow", "llms", "prompts", "actions", "memory", "aggregators"},
     {"hooks", "registry", "discovery", "catalogue"},
     {"agents"},
     {"cli", "testing", "__main__"},

@@ -17,16 +17,16 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from attrs import define, field
 
 from lagent.schema import SessionId
+from lagent.threads import in_thread, wait
 
 __all__ = [
     "END",
@@ -91,7 +91,7 @@ class Call:
             value = self.function(*self.args, **self.kwargs)
             if isinstance(value, Future):
                 return value.result()
-            return _wait(value) if hasattr(value, "__await__") else value
+            return wait(value) if hasattr(value, "__await__") else value
         finally:
             if token is not None:
                 current_session.reset(token)
@@ -100,7 +100,7 @@ class Call:
         token = current_session.set(self.session_id) if self.session_id is not None else None
         try:
             if self.blocking and not inspect.iscoroutinefunction(self.function):
-                value = await _in_thread(functools.partial(self.function, *self.args, **self.kwargs))
+                value = await in_thread(functools.partial(self.function, *self.args, **self.kwargs))
             else:
                 value = self.function(*self.args, **self.kwargs)
             if isinstance(value, Future):
@@ -322,71 +322,3 @@ async def astream(flow: Flow[Any]) -> AsyncIterator[Any]:
             progress.error = error
     if not progress.closed and progress.result is not last:
         yield progress.result
-
-
-# Crossing between threads and event loops ------------------------------------------------------------------------
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    """The threads of blocking calls; not the loop's own pool, which name look-ups share and long model calls would fill."""
-    return ThreadPoolExecutor(max_workers=64, thread_name_prefix="lagent-blocking")
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    def call() -> T:
-        try:
-            return function()
-        except StopIteration as error:  # a future cannot carry it: who waits for it would wait for ever
-            raise RuntimeError("a call raised StopIteration") from error
-
-    context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(_threads(), context.run, call)
-
-
-_loop_lock = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
-_depth: contextvars.ContextVar[int] = contextvars.ContextVar("lagent_loop_depth", default=0)
-"""How many private loops wait for the running code. What it waits for itself goes to the next loop, as those are blocked."""
-
-
-def _private_loop(depth: int) -> asyncio.AbstractEventLoop:
-    """The event loop, in a daemon thread, on which synchronous agents run asynchronous components."""
-    with _loop_lock:
-        if depth not in _loops or _loops[depth].is_closed():
-            _loops[depth] = asyncio.new_event_loop()
-            threading.Thread(target=_loops[depth].run_forever, name=f"lagent-loop-{depth}", daemon=True).start()
-        return _loops[depth]
-
-
-def _after_fork() -> None:
-    """The threads stay behind in the parent; a forked process starts its own."""
-    global _loop_lock
-    _loop_lock = threading.Lock()
-    _loops.clear()
-    _threads.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def _wait(awaitable: Awaitable[T]) -> T:
-    depth = _depth.get()
-
-    async def settle() -> tuple[T, None] | tuple[None, BaseException]:
-        _depth.set(depth + 1)
-        try:
-            return await awaitable, None
-        except (SystemExit, KeyboardInterrupt) as error:  # would end the private loop, and nobody would be woken
-            return None, error
-
-    future = asyncio.run_coroutine_threadsafe(settle(), _private_loop(depth))
-    try:
-        result, error = future.result()
-    except BaseException:
-        future.cancel()
-        raise
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lagent.agents.agent import (
-    Agent,
-    AsyncAgent,
-    AsyncAgentMixin,
-    AsyncStreamingAgent,
-    AsyncStreamingAgentMixin,
-    StreamingAgent,
-    StreamingAgentMixin,
-)
+from lagent.agents.agent import Agent
 from lagent.agents.sequential import (
     AgentDict,
     AgentList,
@@ -22,9 +14,20 @@ from lagent.agents.sequential import (
     StreamingSequential,
 )
 from lagent.agents.tools import AsyncStreamingToolAgent, AsyncToolAgent, StreamingToolAgent, ToolAgent
+from lagent.agents.variants import (
+    VARIANTS,
+    AsyncAgent,
+    AsyncAgentMixin,
+    AsyncStreamingAgent,
+    AsyncStreamingAgentMixin,
+    StreamingAgent,
+    StreamingAgentMixin,
+    call_agent,
+)
 from lagent.registry import find_class
 
 __all__ = [
+    "VARIANTS",
     "Agent",
     "AgentDict",
     "AgentList",
@@ -42,6 +45,7 @@ __all__ = [
     "StreamingSequential",
     "StreamingToolAgent",
     "ToolAgent",
+    "call_agent",
 ]
 
 

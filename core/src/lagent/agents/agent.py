@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, TypeVar
 
 from lagent import flow
 from lagent.actions import ActionExecutor
@@ -21,21 +21,25 @@ from lagent.memory import Memory, MemoryManager
 from lagent.registry import create
 from lagent.schema import AgentMessage, SessionId
 
-__all__ = [
-    "VARIANTS",
-    "Agent",
-    "AsyncAgent",
-    "AsyncAgentMixin",
-    "AsyncStreamingAgent",
-    "AsyncStreamingAgentMixin",
-    "StreamingAgent",
-    "StreamingAgentMixin",
-    "call_agent",
-]
+__all__ = ["Agent"]
 
 _log = logging.getLogger("lagent")
 
 OnClose = Literal["discard", "keep"]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def own(function: F) -> F:
+    """Marks ``__call__`` and ``forward`` of lagent's own, which only run a flow, so that the flow may be joined instead."""
+    function.__dict__["runs_a_flow"] = True
+    return function
+
+
+def is_own(function: Any) -> bool:
+    """Whether a method is one that :func:`own` marks, and not overridden."""
+    return hasattr(function, "runs_a_flow")
 
 
 class Agent(AgentTree):
@@ -118,6 +122,7 @@ class Agent(AgentTree):
 
     # Calling
 
+    @own
     def __call__(self, *message: AgentMessage | str, session_id: SessionId | None = None, **kwargs: Any) -> Any:
         """Answer.
 
@@ -136,6 +141,7 @@ class Agent(AgentTree):
         """
         return flow.run(self._call(message, session_id, kwargs))
 
+    @own
     def forward(self, *message: AgentMessage, session_id: SessionId = 0, **kwargs: Any) -> Any:
         """What the agent does with its input, which is in its memory already: the part to override.
 
@@ -148,7 +154,7 @@ class Agent(AgentTree):
         """The life of a call, for all variants."""
         session_id = self._session(session_id)
         inputs: Any = [_message(item) for item in message]
-        own_forward = type(self).forward not in _FORWARDS
+        own_forward = not is_own(type(self).forward)
         if own_forward or self._hooks.heard("before_agent"):
             inputs = [item.model_copy(deep=True) for item in inputs]  # they are the caller's, and may be changed here
         if self._sessions.limited:
@@ -339,98 +345,6 @@ class Agent(AgentTree):
     def register_hook(self, hook: Any) -> RemovableHandle:
         """Add a hook; ``remove()`` of the handle takes it out again."""
         return self._hooks.register(hook)
-
-
-class AsyncAgentMixin:
-    """Makes calling an agent a coroutine; goes before the agent's class."""
-
-    asynchronous: ClassVar[bool] = True
-
-    async def __call__(
-        self: Any, *message: AgentMessage | str, session_id: SessionId | None = None, **kwargs: Any
-    ) -> AgentMessage:
-        """See :meth:`Agent.__call__`."""
-        answer: AgentMessage = await flow.arun(self._call(message, session_id, kwargs))
-        return answer
-
-    async def forward(self: Any, *message: AgentMessage, session_id: SessionId = 0, **kwargs: Any) -> Any:
-        """See :meth:`Agent.forward`."""
-        return await flow.arun(self._steps(message, session_id, kwargs))
-
-
-class StreamingAgentMixin:
-    """Makes calling an agent give an iterator of messages; goes before the agent's class.
-
-    The ``content`` of each is the text so far, ``increment`` what is new in it; the last one is the answer.
-    """
-
-    streaming: ClassVar[bool] = True
-
-    def __call__(
-        self: Any, *message: AgentMessage | str, session_id: SessionId | None = None, **kwargs: Any
-    ) -> Iterator[AgentMessage]:
-        """See :meth:`Agent.__call__`."""
-        return flow.stream(self._call(message, session_id, kwargs))
-
-    def forward(self: Any, *message: AgentMessage, session_id: SessionId = 0, **kwargs: Any) -> Iterator[Any]:
-        """See :meth:`Agent.forward`."""
-        return flow.stream(self._steps(message, session_id, kwargs))
-
-
-class AsyncStreamingAgentMixin:
-    """Makes calling an agent give an asynchronous iterator of messages, as :class:`StreamingAgentMixin` says."""
-
-    asynchronous: ClassVar[bool] = True
-    streaming: ClassVar[bool] = True
-
-    def __call__(
-        self: Any, *message: AgentMessage | str, session_id: SessionId | None = None, **kwargs: Any
-    ) -> AsyncIterator[AgentMessage]:
-        """See :meth:`Agent.__call__`."""
-        return flow.astream(self._call(message, session_id, kwargs))
-
-    def forward(self: Any, *message: AgentMessage, session_id: SessionId = 0, **kwargs: Any) -> AsyncIterator[Any]:
-        """See :meth:`Agent.forward`."""
-        return flow.astream(self._steps(message, session_id, kwargs))
-
-
-class AsyncAgent(AsyncAgentMixin, Agent):
-    """An :class:`Agent` whose call is a coroutine."""
-
-
-class StreamingAgent(StreamingAgentMixin, Agent):
-    """An :class:`Agent` whose call gives an iterator of messages."""
-
-
-class AsyncStreamingAgent(AsyncStreamingAgentMixin, Agent):
-    """An :class:`Agent` whose call gives an asynchronous iterator of messages."""
-
-
-VARIANTS: dict[tuple[bool, bool], type[Agent]] = {
-    (False, False): Agent,
-    (True, False): AsyncAgent,
-    (False, True): StreamingAgent,
-    (True, True): AsyncStreamingAgent,
-}
-"""The plain agent by whether it is asynchronous and whether it streams: what an agent of that variant asks its model with."""
-
-
-def call_agent(agent: Callable[..., Any], message: Any, session_id: SessionId, kwargs: dict[str, Any]) -> Flow[AgentMessage]:
-    """Call an agent of any variant from the steps of another; what it emits and its answer are emitted."""
-    message = message if isinstance(message, (list, tuple)) else (message,)
-    if isinstance(agent, Agent) and type(agent).__call__ in _CALLS:
-        answer: AgentMessage = yield from agent._call(tuple(message), session_id, kwargs)
-    else:
-        answer = yield from invoke(
-            agent, *message, blocking=not getattr(agent, "asynchronous", False), session_id=session_id, **kwargs
-        )
-    yield answer
-    return answer
-
-
-_VARIANTS = (Agent, AsyncAgentMixin, StreamingAgentMixin, AsyncStreamingAgentMixin)
-_CALLS: set[Any] = {variant.__call__ for variant in _VARIANTS}
-_FORWARDS: set[Any] = {variant.forward for variant in _VARIANTS}
 
 
 def _model(spec: Any, asynchronous: bool) -> Any:

@@ -8,7 +8,8 @@ from functools import wraps
 from itertools import cycle, islice
 from typing import Any
 
-from lagent.agents.agent import Agent, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
+from lagent.agents.agent import Agent
+from lagent.agents.variants import AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
 from lagent.errors import ConfigurationError
 from lagent.flow import Flow
 from lagent.schema import AgentMessage, SessionId

@@ -6,14 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lagent.actions import ActionExecutor, content_parts
-from lagent.agents.agent import (
-    VARIANTS,
-    Agent,
-    AsyncAgentMixin,
-    AsyncStreamingAgentMixin,
-    StreamingAgentMixin,
-    call_agent,
-)
+from lagent.agents.agent import Agent
+from lagent.agents.variants import VARIANTS, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
 from lagent.aggregators import DefaultAggregator
 from lagent.errors import ConfigurationError
 from lagent.flow import Flow, Gather

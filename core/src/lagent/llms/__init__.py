@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from lagent.llms.base import AsyncBaseLLM, AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest
+from lagent.llms.base import AsyncBaseLLM, AsyncLLMMixin, BaseLLM
 from lagent.llms.meta_template import INTERNLM2_META, LMTemplateParser, check_template
+from lagent.llms.request import Capabilities, ModelRequest
 
 __all__ = [
     "INTERNLM2_META",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lagent.flow import Call
-from lagent.llms.base import Capabilities
+from lagent.llms.request import Capabilities
 from lagent.schema import ModelChunk, ModelResponse, SessionId
 
 __all__ = ["as_chunk", "as_response", "capabilities_of", "model_call"]

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
-from attrs import define, field
 
 from lagent import flow
 from lagent.errors import (
@@ -23,64 +22,10 @@ from lagent.errors import (
 )
 from lagent.flow import END, Call, Flow, Gather, Sleep, Stream
 from lagent.llms.meta_template import LMTemplateParser
+from lagent.llms.request import Capabilities, Message, ModelRequest
 from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId, ToolCallDelta, to_data
 
-__all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM", "Capabilities", "ModelRequest"]
-
-Message = dict[str, Any]
-
-
-@define(frozen=True)
-class Capabilities:
-    """What a model can do by itself. What it lacks is emulated or refused before the call, never dropped.
-
-    Attributes:
-        system_role: takes system messages (else their text is put before the first user message).
-        tools: takes ``tools`` and answers with :attr:`ModelResponse.tool_calls`.
-        json_schema: constrains its output to ``output_schema``.
-        grammar: constrains its output to the sampling parameter ``grammar``.
-        streaming: yields its answer as it is written (else in one piece).
-        images: takes images among the content parts.
-        logprobs: returns log-probabilities on request.
-        raw_prompts: continues a plain text (:meth:`BaseLLM.generate`).
-        prefix_caching: reuses the work done on a common beginning of prompts.
-    """
-
-    system_role: bool = True
-    tools: bool = False
-    json_schema: bool = False
-    grammar: bool = False
-    streaming: bool = False
-    images: bool = False
-    logprobs: bool = False
-    raw_prompts: bool = False
-    prefix_caching: bool = False
-
-
-@define
-class ModelRequest:
-    """One request to a model.
-
-    Attributes:
-        messages: the conversation in OpenAI's form; not to be changed.
-        prompt: the text to continue, where the request is for raw text or a ``meta_template`` rendered ``messages``.
-        session_id: whose request it is.
-        request_id: unique for every request and every retry; the only id that an engine may see.
-        tools: function schemas in OpenAI's form, ``{"type": "function", "function": {"name", "description", "parameters"}}``.
-        tool_choice: ``"auto"``, ``"none"``, ``"required"`` or ``{"type": "function", "function": {"name": …}}``.
-        output_schema: JSON schema that the answer has to follow.
-        params: sampling parameters under lagent's names, defaults of the model included.
-    """
-
-    messages: list[Message] = field(factory=list)
-    prompt: str | None = None
-    session_id: SessionId = 0
-    request_id: str = field(factory=lambda: uuid.uuid4().hex)
-    tools: list[Message] | None = None
-    tool_choice: str | Message | None = None
-    output_schema: dict[str, Any] | None = None
-    params: dict[str, Any] = field(factory=dict)
-
+__all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM"]
 
 _RETRIED = (RateLimitError, ModelConnectionError, ModelTimeoutError, EngineError)
 

@@ -180,13 +180,14 @@ class ActionTests(Kit):
 
     def test_concurrent_calls(self, action: Any) -> None:
         calls = self._known(action, self.calls, "calls")
+        tasks = [(*calls[number % len(calls)], number % 4) for number in range(8)]
         with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(lambda n: self.run(action, calls[n % len(calls)][1], calls[n % len(calls)][0], n), range(16)))
-        for number, result in enumerate(results):
-            api, arguments = calls[number % len(calls)]
+            results = list(pool.map(lambda task: self.run(action, task[1], task[0], task[2]), tasks))
+        for (api, arguments, session_id), result in zip(tasks, results, strict=True):
             assert result.state == ActionStatusCode.SUCCESS
             if self.deterministic:
-                assert result.result == self.run(action, arguments, api, number).result, "concurrent calls were mixed up"
+                expected = self.run(action, arguments, api, session_id).result
+                assert result.result == expected, "concurrent calls were mixed up"
 
     @pytest.mark.parametrize("executor", [ActionExecutor, AsyncActionExecutor])
     def test_in_an_executor(self, action: Any, executor: Any) -> None:

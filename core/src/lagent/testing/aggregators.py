@@ -60,9 +60,27 @@ class AggregatorTests(Kit):
     def _turn_by_turn(self, aggregator: Any, parser: Any) -> Iterator[tuple[Memory, list[Message]]]:
         """A conversation with everything that may occur in one: after each of its messages, the memory and what was made of it."""
         memory = Memory()
-        for message in _conversation():
+        for message in self._conversation():
             memory.add(message)
             yield memory, self.aggregate(aggregator, memory, parser)
+
+    def _conversation(self) -> list[AgentMessage]:
+        calls = [ToolCall("search", {"query": "Paris"}, "call_1"), ToolCall("search", {"query": "Rome"}, "call_2")]
+        formatted = ParsedResponse("Searching.", tool_calls=calls) if "tool" in self.roles else None
+        return [
+            AgentMessage("Hello! 🙂"),
+            AgentMessage("Good morning!", sender=_NAME),
+            AgentMessage([{"type": "text", "text": "What is this?"}, _IMAGE]),
+            AgentMessage("And answer in French."),
+            AgentMessage("", sender=_NAME),
+            AgentMessage('Find "Paris"\nand "Rome".', sender="Other"),
+            AgentMessage("Searching.", sender=_NAME, formatted=formatted),
+            AgentMessage("A city.", sender="ActionExecutor", type="tool", extra_info={"tool_call_id": "call_1"}),
+            AgentMessage("Another city.", sender="ActionExecutor", type="tool", extra_info={"tool_call_id": "call_2"}),
+            AgentMessage("Both are cities.", sender=_NAME),
+            AgentMessage("谢谢"),
+            AgentMessage([{"type": "text", "text": "One more:"}, _IMAGE]),
+        ]
 
     # Form
 
@@ -204,7 +222,7 @@ class AggregatorTests(Kit):
 
     def test_memory_is_not_changed(self, aggregator: Any, parser: Any) -> None:
         memory = Memory()
-        for message in _conversation():
+        for message in self._conversation():
             memory.add(message)
             saved, epoch = memory.save(), memory.epoch
             self.aggregate(aggregator, memory, parser)
@@ -242,24 +260,6 @@ class AggregatorTests(Kit):
             if long < 20 * short:
                 return
         pytest.fail(f"a turn takes {long / short:.0f} times as long with 4,000 messages as with 40: it must not depend on them")
-
-
-def _conversation() -> list[AgentMessage]:
-    calls = [ToolCall("search", {"query": "Paris"}, "call_1"), ToolCall("search", {"query": "Rome"}, "call_2")]
-    return [
-        AgentMessage("Hello! 🙂"),
-        AgentMessage("Good morning!", sender=_NAME),
-        AgentMessage([{"type": "text", "text": "What is this?"}, _IMAGE]),
-        AgentMessage("And answer in French."),
-        AgentMessage("", sender=_NAME),
-        AgentMessage('Find "Paris"\nand "Rome".', sender="Other"),
-        AgentMessage("Searching.", sender=_NAME, formatted=ParsedResponse("Searching.", tool_calls=calls)),
-        AgentMessage("A city.", sender="ActionExecutor", type="tool", extra_info={"tool_call_id": "call_1"}),
-        AgentMessage("Another city.", sender="ActionExecutor", type="tool", extra_info={"tool_call_id": "call_2"}),
-        AgentMessage("Both are cities.", sender=_NAME),
-        AgentMessage("谢谢"),
-        AgentMessage([{"type": "text", "text": "One more:"}, _IMAGE]),
-    ]
 
 
 def _text(messages: list[Message]) -> str:

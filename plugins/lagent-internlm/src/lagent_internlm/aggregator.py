@@ -58,7 +58,7 @@ class InternLMToolAggregator(DefaultAggregator):
             (converted,) = super().convert(message.model_copy(update={"type": None}), name, parser)
             return [self._environment(converted)]
         formatted = message.formatted
-        if parser is None or not isinstance(formatted, Mapping) or "status" not in formatted:
+        if parser is None or not isinstance(formatted, Mapping) or "tool_type" not in formatted:
             return super().convert(message, name, parser)
         if formatted["status"] == ToolStatusCode.PARSING_ERROR:
             return []
@@ -67,15 +67,21 @@ class InternLMToolAggregator(DefaultAggregator):
     def _extend(self, prompt: Prompt, new: list[AgentMessage]) -> None:
         """As the base class does, with the name of the tool that was called last for each result."""
         name, parser, _ = prompt.inputs
-        before = reversed(prompt.messages if prompt.count else [])
-        tool = next((message.get("name") for message in before if self._is_result(message)), None)
+        tool = None
         for message in new:
             formatted = message.formatted if message.sender == name else None
             if isinstance(formatted, Mapping) and formatted.get("status") != ToolStatusCode.PARSING_ERROR:
                 tool = formatted.get("tool_type")
             for converted in self.convert(message, name, parser):
-                self._append(prompt, {**converted, "name": tool} if tool and self._is_result(converted) else converted)
+                if self._is_result(converted) and (tool := tool or self._last_tool(prompt)):
+                    converted = {**converted, "name": tool}
+                self._append(prompt, converted)
         prompt.count += len(new)
+
+    def _last_tool(self, prompt: Prompt) -> Any:
+        """The name of the tool that gave the last result of the conversation."""
+        before = reversed(prompt.messages if prompt.count else [])
+        return next((message.get("name") for message in before if self._is_result(message)), None)
 
     def _is_result(self, message: Message) -> bool:
         return bool(message["role"] == self.environment_role)

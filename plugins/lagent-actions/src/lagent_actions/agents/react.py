@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypedDict
 
 from lagent.actions import ActionExecutor
-from lagent.agents import Agent
-from lagent.agents.agent import VARIANTS, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
+from lagent.agents import VARIANTS, Agent, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
 from lagent.aggregators import DefaultAggregator
 from lagent.flow import Flow
 from lagent.memory import Memory

@@ -9,8 +9,7 @@ from typing import Any
 from attrs import define
 
 from lagent.actions import ActionExecutor
-from lagent.agents import Agent
-from lagent.agents.agent import VARIANTS, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
+from lagent.agents import VARIANTS, Agent, AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
 from lagent.flow import Flow
 from lagent.schema import ActionReturn, ActionStatusCode, AgentMessage, FunctionCall, SessionId
 
