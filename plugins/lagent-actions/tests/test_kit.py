@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lagent.flow import Call
+from lagent.actions import ActionExecutor
 from lagent.testing import ActionTests, HookTests
 from lagent_actions.agents import ActionPreprocessor
 from lagent_actions.code import (
@@ -26,7 +26,7 @@ class CodeTests(ActionTests):
     def action(self, folders: Path) -> Iterator[Any]:
         action = self.action_class()
         yield action
-        Call(action.close).run()
+        ActionExecutor(action).close()
 
 
 class SessionTests(CodeTests):
