@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lagent.actions import Calculator, FinishAction
+from lagent.actions import Calculator, FinishAction, InvalidAction, NoAction
 from lagent.aggregators import DefaultAggregator, FewshotAggregator, TrimAggregator
 from lagent.hooks import MessageLogger
 from lagent.testing import ActionTests, AggregatorTests, HookTests
@@ -55,6 +55,15 @@ class TestFinishAction(ActionTests):
     @pytest.fixture
     def action(self) -> FinishAction:
         return FinishAction()
+
+
+class TestNoAction(ActionTests):
+    failing_calls = ({"err_msg": "no"}, {})
+    takes_any_text = True
+
+    @pytest.fixture(params=[NoAction, InvalidAction])
+    def action(self, request: pytest.FixtureRequest) -> Any:
+        return request.param()
 
 
 class TestMessageLogger(HookTests):

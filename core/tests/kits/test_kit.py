@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 
 from lagent import testing
@@ -74,6 +76,12 @@ def test_growth_is_told_from_noise() -> None:
     check_linear(lambda n: lambda: sum(range(n * 10)), "adding")
     with pytest.raises(AssertionError, match=r"adding takes .* times as long"):
         check_linear(lambda n: lambda: [sum(range(n)) for _ in range(n)], "adding", size=200)
+
+
+def test_what_it_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "hypothesis" else object())
+    with pytest.raises(ImportError, match=r"needs hypothesis: pip install 'lagent-core\[testing\]'"):
+        runpy.run_path(str(testing.__file__))
 
 
 def test_export_list() -> None:
