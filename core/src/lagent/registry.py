@@ -187,7 +187,7 @@ def _find(kind: str, name: str) -> Entry:
     distribution = canonical(distribution)
 
     def matching(all_entries: Iterable[Entry]) -> list[Entry]:
-        return [e for e in all_entries if e.name == plain and distribution in ("", e.distribution)]
+        return [e for e in all_entries if e.name == name or (e.name == plain and distribution in ("", e.distribution))]
 
     kinds = [kind, *_OTHER_COLOUR.get(kind, ())]
     pools = [entries(each) for each in kinds] + [installed().deprecated[each] for each in kinds]

@@ -13,6 +13,8 @@ from lagent.cli.checks import Finding, check, target
 from lagent.cli.plugins import print_table
 from lagent.cli.probe import Import, import_all
 from lagent.discovery import GROUPS, PLUGIN_API, Entry, api_problem, canonical, installed
+from lagent.errors import ConfigurationError
+from lagent.schema import to_data
 
 __all__ = ["DoctorCommand"]
 
@@ -24,6 +26,7 @@ class DoctorCommand:
     examples = {  # noqa: RUF012
         "lagent doctor": "what does not work, and what to do",
         "lagent doctor acme-llm --json": "one distribution, for programs; the exit code is 1 if something is broken",
+        "lagent doctor --model ./Qwen3-8B": "which parser reads the tool calls of a model, and whether it does",
     }
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -31,11 +34,16 @@ class DoctorCommand:
         parser.add_argument(
             "--timeout", type=float, default=20.0, metavar="SECONDS", help="how long an import may take (default: 20)"
         )
+        parser.add_argument(
+            "--model", metavar="PATH", help="check instead whether the parser for a model reads what its chat template writes"
+        )
         parser.add_argument("--json", action="store_true", help="write JSON")
 
     def run(self, args: argparse.Namespace) -> int:
         from rich.console import Console
 
+        if args.model is not None:
+            return _check_model(args.model, args.json)
         found, wanted = installed(), set(map(canonical, args.distribution))
         known = (e for kind in GROUPS for e in sorted(found.entries[kind] + found.deprecated[kind], key=lambda e: e.name))
         entries = [entry for entry in known if not wanted or entry.distribution in wanted]
@@ -47,6 +55,21 @@ class DoctorCommand:
         findings = [f for f in check(found, entries, imports) if not wanted or f.distribution in wanted]
         (_write_json if args.json else _show)([_row(entry, imports) for entry in entries], findings)
         return int(any(finding.level == "error" for finding in findings))
+
+
+def _check_model(path: str, as_json: bool) -> int:
+    try:
+        from lagent_parsers.detect import check_model_template
+
+        check = check_model_template(path)
+    except ImportError as error:
+        raise ConfigurationError("checking a model's chat template takes: pip install 'lagent-parsers[templates]'") from error
+    if as_json:
+        print(json.dumps(to_data(check), indent=2))
+    else:
+        choice = ", ".join(f"{key} = {json.dumps(value)}" for key, value in check.parser.items())
+        print(f"output_format = {{ {choice} }}", *(f"error: {problem}" for problem in check.problems), sep="\n")
+    return int(bool(check.problems))
 
 
 def _row(entry: Entry, imports: dict[str, Import]) -> dict[str, Any]:
