@@ -110,7 +110,7 @@ class ModelTurn:
         if hooks.heard("after_model"):
             response = yield from hooks.fire("after_model", agent, self.session_id, response)
         if self.parser is None:
-            return response, _identified(_native(response)), None
+            return response, _identified(_native(response, options)), None
         try:
             parsed = reader.finish() if reader is not None else self.parser.parse_response(response.content)
         except Exception as error:
@@ -162,9 +162,9 @@ def _system(template: Any, instructions: list[str]) -> Any:
     return [*(template if isinstance(template, (list, tuple)) else [template]), *missing]
 
 
-def _native(response: ModelResponse) -> ParsedResponse | None:
-    """The structure that the model itself, or its server, found in the answer."""
-    if not response.tool_calls:
+def _native(response: ModelResponse, options: Mapping[str, Any]) -> ParsedResponse | None:
+    """The structure that the model itself, or its server, found in the answer; there is always one if tools were offered."""
+    if not response.tool_calls and not options.get("tools"):
         return None
     return ParsedResponse(content=response.content, reasoning=response.reasoning, tool_calls=response.tool_calls)
 
