@@ -457,10 +457,10 @@ def test_a_tool_without_session_takes_none() -> None:
 
 
 def test_open_and_positional_parameters() -> None:
-    def function(a: int, /, *rest: int, **others: int) -> Any:
-        return [a, rest, others]
+    def function(a: int, /, *rest: int, key: int = 0, **others: int) -> Any:
+        return [a, rest, key, others]
 
-    assert text_of(FunctionAction(function)({"a": 1, "b": 2})) == '[1, [], {"b": 2}]'
+    assert text_of(FunctionAction(function)({"a": 1, "b": 2, "key": 3})) == '[1, [], 3, {"b": 2}]'
     assert text_of(FunctionAction(math.sqrt)({"x": 4})) == "2.0"
 
 

@@ -231,6 +231,24 @@ async def test_plain_actions_do_not_block_the_loop() -> None:
     assert [message.content.format_result() for message in await asyncio.gather(*calls)] == ["done", "released"]
 
 
+async def test_nothing_plain_runs_on_the_loop() -> None:
+    threads = []
+
+    class Plain(Echo):
+        def __call__(self, inputs: Any, name: str = "run", session_id: Any = None) -> Any:
+            threads.append(threading.current_thread())
+            return ActionReturn()
+
+        def close_session(self, session_id: Any) -> None:
+            threads.append(threading.current_thread())
+
+    executor = AsyncActionExecutor([Plain()])
+    await executor(AgentMessage(FunctionCall("Plain", {})))
+    await executor.close_session(0)
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
 def test_an_action_may_run_another_executor(colour: Colour) -> None:
     async def innermost() -> str:
         await asyncio.sleep(0)
