@@ -201,8 +201,10 @@ class Generation:
         try:
             if not self._closed:
                 handle(body, self._put)
-        except (RuntimeError, ValueError) as error:
-            self._put(EngineError(f"llama.cpp refused the request: {error}"))
+        except Exception as error:  # whatever it is, the reader is waiting
+            failure = EngineError(f"llama.cpp could not take the request: {error}")
+            failure.__cause__ = error
+            self._put(failure)
         self._put(END)
 
     def _put(self, piece: Any) -> bool:
