@@ -21,7 +21,8 @@ class AsyncTwin(AsyncActionMixin):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name in dir(cls):
-            if hasattr(member := getattr(cls, name, None), "api_description"):
+            member: Any = getattr(cls, name, None)
+            if hasattr(member, "api_description"):
                 setattr(cls, name, _awaitable(member))
 
 

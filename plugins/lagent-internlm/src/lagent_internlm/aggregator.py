@@ -48,7 +48,7 @@ class InternLMToolAggregator(DefaultAggregator):
             name = getattr(parser, "tool_type", None)
             instruction = {"role": "system", "content": instruction, **({"name": name} if name else {})}
         if instruction:
-            messages += [instruction] if isinstance(instruction, Mapping) else instruction
+            messages += [dict(instruction)] if isinstance(instruction, Mapping) else instruction
         return [*messages, *(message for shot in self.few_shot for message in self._example(shot, parser))]
 
     def convert(self, message: AgentMessage, name: str, parser: StrParser | None) -> list[Message]:

@@ -172,7 +172,7 @@ _FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights on files each versi
 
 
 def _landlock_version() -> int:
-    return max(_libc.syscall(_CREATE_RULESET, None, 0, 1), 0)
+    return max(int(_libc.syscall(_CREATE_RULESET, None, 0, 1)), 0)
 
 
 def _landlock(read: list[str], write: list[str], network: bool) -> None:

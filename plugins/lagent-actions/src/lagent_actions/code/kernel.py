@@ -49,11 +49,12 @@ class KernelSession:
         folder = self._process.directory
         # The kernel waits for this file. Its key is in the folder that only our user can enter.
         ports = {f"{name}_port": port for port, name in enumerate(("shell", "iopub", "stdin", "control", "hb"), 1)}
-        connection = {"transport": "ipc", "ip": str(folder / "s"), "key": secrets.token_hex(16), **ports}
+        key = secrets.token_hex(16)
+        connection = {"transport": "ipc", "ip": str(folder / "s"), "key": key, **ports}
         folder.joinpath("new.json").write_text(json.dumps({**connection, "signature_scheme": "hmac-sha256"}))
         folder.joinpath("new.json").rename(folder / "kernel.json")
         # Plain sockets, as the clients of jupyter_client leave an event loop behind in every thread.
-        self._session = Session(key=connection["key"].encode())
+        self._session = Session(key=key.encode())
         self._context = zmq.Context()
         self._context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
         self._shell, self._iopub = self._context.socket(zmq.DEALER), self._context.socket(zmq.SUB)
@@ -103,7 +104,9 @@ class KernelSession:
 
     def _send(self, kind: str, content: dict[str, Any]) -> str:
         """Send a request and give its id."""
-        return str(self._session.send(self._shell, kind, content)["header"]["msg_id"])
+        message = self._session.msg(kind, content)
+        self._session.send(self._shell, message)
+        return str(message["header"]["msg_id"])
 
     def _receive(self, socket: zmq.Socket[bytes], seconds: float) -> dict[str, Any] | None:
         """The next message; ``None`` if there is none within ``seconds``."""

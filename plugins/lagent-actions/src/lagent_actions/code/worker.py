@@ -67,7 +67,9 @@ def _run(request: dict[str, Any], namespace: dict[str, Any]) -> tuple[str | None
 def _evaluate(code: str, name: str, namespace: dict[str, Any]) -> Any:
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     body = ast.parse(code, name)
-    last = body.body.pop() if body.body and isinstance(body.body[-1], ast.Expr) else None
+    last = body.body[-1] if body.body and isinstance(body.body[-1], ast.Expr) else None
+    if last is not None:
+        body.body.pop()
     exec(compile(body, name, "exec"), namespace)
     if last is None:
         return None
