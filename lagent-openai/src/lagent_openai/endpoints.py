@@ -185,11 +185,14 @@ class Endpoints:
         return text
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the connections, on every event loop that they were made on and that still runs."""
         with self._lock:
-            http, _ = self._clients.pop(asyncio.get_running_loop(), (None, None))
-        if http is not None:
-            await http.aclose()
+            clients, self._clients = self._clients, {}
+        for loop, (http, _) in clients.items():
+            if loop is asyncio.get_running_loop():
+                await http.aclose()
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(http.aclose(), loop))
 
 
 def _listed(value: Any) -> list[Any]:
