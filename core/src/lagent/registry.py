@@ -112,7 +112,7 @@ def get(kind: str, name: str) -> Any:
         ComponentLoadError: importing it failed; :class:`PluginVersionError` if it was built for another plugin API.
     """
     _check_kind(kind)
-    return load(_find(kind, name))
+    return _component(_find(kind, name))
 
 
 def create(kind: str, spec: Any, *, trusted: bool = True, **defaults: Any) -> Any:
@@ -168,7 +168,7 @@ def find_class(module: str, name: str) -> Any:
                 f"{module}.{name} is in {_and(e.origin for e in found)}: import it from the one you mean"
             )
         if found:
-            return load(found[0])
+            return _component(found[0])
         if hint := catalogue.class_hint(name):
             raise ComponentLoadError(f"cannot import {name!r} from {module!r}: {hint}")
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -251,8 +251,8 @@ def _a(kind: str) -> str:
 # Loading ---------------------------------------------------------------------------------------------------------
 
 
-def load(entry: Entry) -> Any:
-    """Import the component of an installed entry.
+def _component(entry: Entry) -> Any:
+    """The component of an entry, imported if need be.
 
     Raises:
         ComponentLoadError: see :func:`get`.
@@ -263,13 +263,13 @@ def load(entry: Entry) -> Any:
     if problem := api_problem(installed().api.get(entry.distribution, [])):
         raise PluginVersionError(f"{subject} {problem}")
     try:
-        return _load(entry.point)
+        return _imported(entry.point)
     except (Exception, SystemExit) as error:
         problem = f"({entry.value}) cannot be imported: {type(error).__name__}: {error}"
         raise ComponentLoadError(f"{subject} {problem}; 'lagent doctor' tells more") from error
 
 
-def _load(point: EntryPoint) -> Any:
+def _imported(point: EntryPoint) -> Any:
     from stevedore.driver import DriverManager  # here, so that programs that use no plugin do not pay for it
 
     class Driver(DriverManager):  # type: ignore[type-arg]  # not generic in the versions for Python 3.10

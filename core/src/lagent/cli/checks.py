@@ -58,9 +58,8 @@ def check(found: Installed, entries: list[Entry], imports: Mapping[str, Import])
             cure = f"delete the folder {name}* in {place}"
             yield Finding("warning", name, f"it is what pip left behind of a distribution in {place}, and is ignored", cure)
         else:
-            yield Finding(
-                "warning", name, f"its copy {group[0].version} in {place} is hidden by another one", f"pip uninstall {name}"
-            )
+            cure = f"pip uninstall {name}, until none is left, then pip install {name}"
+            yield Finding("warning", name, f"its copy {group[0].version} in {place} is hidden by another one", cure)
     for name, group in _by(found.excluded, lambda entry: entry.distribution).items():
         yield Finding("note", name, f"{' and '.join(LIMITS)} keep out {', '.join(sorted({e.name for e in group}))}")
     known = {key for entry in chain(found.excluded, *found.entries.values()) for key in entry.keys}
@@ -98,12 +97,14 @@ def _requirements(name: str) -> Iterator[Finding]:
 def _unmet(requirement: Requirement) -> str | None:
     wanted = f"{requirement.name}{requirement.specifier}"
     try:
-        version = importlib.metadata.version(requirement.name)
+        version = (importlib.metadata.distribution(requirement.name).metadata.get_all("Version") or [""])[0]
     except importlib.metadata.PackageNotFoundError:
         return f"{wanted} is not installed"
-    return (
-        None if requirement.specifier.contains(version, prereleases=True) else f"{wanted} is needed, but {version} is installed"
-    )
+    except UnicodeDecodeError:
+        version = ""
+    if version and requirement.specifier.contains(version, prereleases=True):
+        return None
+    return f"{wanted} is needed, but {version or 'a version that cannot be read'} is installed"
 
 
 def _import(name: str, module: str, entries: list[Entry], done: Import) -> Iterator[Finding]:

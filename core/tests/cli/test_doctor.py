@@ -154,3 +154,24 @@ def test_the_table_says_the_same(doctor, site, capsys):
     assert "RuntimeError: no driver" in shown
     assert "1 error" in shown
     assert next(line.split()[-1] for line in shown.splitlines() if " acme-bad " in line) == "broken"
+
+
+@pytest.mark.parametrize("metadata", [None, b"", b"\xff\xff", b"Requires-Dist: ???\nName: x\nVersion: 1\n"])
+def test_metadata_that_cannot_be_read_stops_nothing(doctor, site, metadata):
+    path = site.install("acme", {"llms": {"acme": "acme:Component"}}) / "METADATA"
+    path.unlink() if metadata is None else path.write_bytes(metadata)
+    code, findings, states = doctor()
+    assert code == 0
+    assert isinstance(states["acme"], float)
+    assert {(level, name) for level, name, *_ in findings} <= {("warning", "acme")}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "version"), [(b"Name: other\n", "a version that cannot be read"), (b"Version: 0.1\n", "0.1")]
+)
+def test_what_does_not_fit_is_told(doctor, site, metadata, version):
+    site.install("acme", {"llms": {"acme": "acme:Component"}}, metadata="Requires-Dist: other>=1\n")
+    (site.install("other", {}) / "METADATA").write_bytes(metadata)
+    code, ((level, name, problem, _),), _ = doctor()
+    assert (code, level, name) == (1, "error", "acme")
+    assert problem == f"other>=1 is needed, but {version} is installed"
