@@ -85,6 +85,7 @@ class Server:
     requests: list[Request] = field(factory=list)
     owned_by: str = "nobody"
     pages: dict[str, dict[str, Any]] = field(factory=dict)
+    connections: list[Any] = field(factory=list)
     running: int = 0
     peak: int = 0
     gone: threading.Event = field(factory=threading.Event)
@@ -92,6 +93,11 @@ class Server:
 
     def play(self, *replies: Reply) -> None:
         self.script[:] = replies
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many requests have come."""
+        while len(self.requests) < count:
+            time.sleep(0.01)
 
     def reply_to(self, request: Request) -> Reply:
         if request.path.endswith("/models"):
@@ -103,6 +109,7 @@ class Server:
             return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
     def serve(self, connection: socket.socket) -> None:
+        self.connections.append(connection.getpeername())
         reader = connection.makefile("rb")
         while (line := reader.readline()).strip():
             method, path, _ = line.decode().split()
