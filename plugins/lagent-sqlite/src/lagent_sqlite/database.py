@@ -115,7 +115,7 @@ class Database:
                 connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, self.timeout, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous = FULL")  # a commit waits for the disk,
             connection.execute("PRAGMA fullfsync = ON")  # on macOS for what the disk has cached, too
