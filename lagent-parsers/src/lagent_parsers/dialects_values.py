@@ -95,10 +95,10 @@ class DeepSeekV32Parser(DialectParser):
                 ("</｜DSML｜invoke>",),
             ),
         ),
-        before="<｜DSML｜function_calls>\n<｜DSML｜invoke name=",
+        before="\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=",
         between="</｜DSML｜invoke>\n<｜DSML｜invoke name=",
         after="</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-        glue="\n\n",
+        glue="",
         hidden=("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜end▁of▁sentence｜>"),
         reasoning=_THINK,
     )
