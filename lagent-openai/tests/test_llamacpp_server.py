@@ -19,7 +19,7 @@ xllamacpp = pytest.importorskip("xllamacpp")
 models = pytest.importorskip("lagent_llamacpp.models")
 
 KEY = "the-right-key"
-TEMPLATE = Path(__file__).with_name("hermes.jinja")
+TEMPLATE = Path(__file__).parents[2] / "tests" / "engines" / "hermes.jinja"
 
 
 @pytest.fixture(scope="module")

@@ -161,6 +161,7 @@ def _backend(torch: Any) -> Any:
                 attn_metadata.q_seqlens.tolist(),
                 attn_metadata.kv_seqlens.tolist(),
                 attn_metadata.block_offsets.long(),
+                strict=True,
             )
             for start, count, length, blocks in sequences:
                 if not count:
@@ -187,7 +188,7 @@ def _backend(torch: Any) -> Any:
 
         def forward(self, scores: Any, seeds: Any, offsets: Any, indices: Any = None) -> Any:
             chosen = []
-            for row, seed, offset in zip(scores, seeds.tolist(), offsets.tolist()):
+            for row, seed, offset in zip(scores, seeds.tolist(), offsets.tolist(), strict=True):
                 generator = torch.Generator().manual_seed((seed * 1_000_003 + offset) % 2**63)
                 chosen.append(torch.multinomial(row.float(), 1, generator=generator))
             return torch.gather(indices, 1, torch.stack(chosen)).view(-1)

@@ -1,0 +1,217 @@
+"""Against the servers of vLLM and LMDeploy on the CPU: the conformance kit, and what is particular to each.
+
+They need environments of their own, which ``tests/engines/build_env.sh`` makes; ``LAGENT_VLLM_PYTHON`` and ``LAGENT_LMDEPLOY_PYTHON`` name
+their interpreters. The model lies beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+
+from lagent.errors import AuthenticationError, ModelConfigurationError
+from lagent.testing import AsyncModelTests
+from lagent.testing.kit import value_of
+from lagent_openai import GPTAPI, AsyncGPTAPI
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+ENGINES = Path(__file__).parents[2] / "tests" / "engines"
+KEY = "the-right-key"
+START = 300.0
+"""Seconds that a server may take to start on a busy machine."""
+
+VLLM = [
+    *("-m", "vllm.entrypoints.openai.api_server", "--served-model-name", "m", "--api-key", KEY, "--host", "127.0.0.1"),
+    *("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "2048", "--block-size", "32"),
+    *("--kv-cache-memory-bytes", "268435456", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+    "--enable-prompt-tokens-details",
+]
+LMDEPLOY = [
+    *("-m", "lmdeploy", "serve", "api_server", "--backend", "pytorch", "--model-name", "m", "--api-keys", KEY),
+    *("--server-name", "127.0.0.1", "--session-len", "2048", "--cache-block-seq-len", "32", "--enable-prefix-caching"),
+    *("--max-prefill-token-num", "2048", "--max-batch-size", "16", "--tool-call-parser", "qwen2d5"),
+]
+
+
+def python_of(engine: str) -> Path:
+    variable = f"LAGENT_{engine.upper()}_PYTHON"
+    if variable not in os.environ:
+        pytest.skip(f"{variable} does not name the interpreter of an environment with {engine}")
+    return Path(os.environ[variable])
+
+
+@contextlib.contextmanager
+def running(engine: str, log: Path, *options: str) -> Iterator[str]:
+    """Start a server; give its base URL."""
+    python = python_of(engine)
+    model = str(python.parents[2] / "smollm2-hf")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    if engine == "vllm":
+        command = [*VLLM, "--model", model, "--port", port]
+        environment = {"TORCHDYNAMO_DISABLE": "1"}
+    else:
+        command = [*LMDEPLOY, model, "--server-port", port]
+        environment = {"PYTHONPATH": str(ENGINES / "lmdeploy_cpu"), "LMDEPLOY_CPU_BYTES": str(2**30)}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(python), *command, *options],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}/v1"
+        deadline = time.monotonic() + START
+        while not answers(f"{url}/models"):
+            assert process.poll() is None, f"the server of {engine} has ended: {log.read_text(errors='replace')[-3000:]}"
+            assert time.monotonic() < deadline, f"the server of {engine} did not start: {log.read_text(errors='replace')[-3000:]}"
+            time.sleep(0.5)
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def get(url: str) -> bytes:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {KEY}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.read()
+
+
+def answers(url: str) -> bool:
+    try:
+        get(url)
+    except OSError:
+        return False
+    return True
+
+
+class EngineServerTests(AsyncModelTests):
+    """The kit, and what every server of an engine has to show."""
+
+    engine: ClassVar[str]
+    sampling: ClassVar[dict[str, Any]] = {"max_new_tokens": 32, "temperature": 0.0}
+    overflow_prompt = "word " * 4000
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+        with running(cls.engine, tmp_path_factory.mktemp(cls.engine) / "log") as url:
+            yield url
+
+    def make(self, url: str, **options: Any) -> AsyncGPTAPI:
+        return AsyncGPTAPI(**{"model_type": "m", "api_base": url, "key": KEY, "retry": 0, **options})
+
+    @pytest.fixture
+    def model(self, url: str) -> Iterator[Any]:
+        model = self.make(url)
+        model.url = url
+        lacking = {} if self.engine == "vllm" else {"grammar": False}
+        model.capabilities = attrs.evolve(model.capabilities, images=False, **lacking)
+        yield model
+        value_of(model.close)
+
+    @pytest.fixture
+    def failing_model(self, url: str) -> Iterator[Any]:
+        model = self.make(url, key="a-wrong-key")
+        yield model
+        value_of(model.close)
+
+    def running_requests(self, model: Any) -> int:
+        metrics = get(model.url.removesuffix("/v1") + "/metrics").decode()
+        counts = re.findall(rf"^{self.engine}:num_requests_running{{.*}} (\S+)$", metrics, re.MULTILINE)
+        return int(sum(map(float, counts)))
+
+    # Beyond the kit
+
+    def test_dialect_is_told_by_the_server(self, model: Any) -> None:
+        self.chat(model, [{"role": "user", "content": "Hello"}])
+        assert [dialect.name for dialect in model._dialects.values()] == [self.engine]
+
+    def test_wrong_key(self, failing_model: Any) -> None:
+        with pytest.raises(AuthenticationError):
+            self.chat(failing_model, [{"role": "user", "content": "Hello"}])
+
+    def test_wrong_model(self, url: str) -> None:
+        model = self.make(url, model_type="no-such-model")
+        with pytest.raises(ModelConfigurationError, match="no-such-model"):
+            self.chat(model, [{"role": "user", "content": "Hello"}])
+        value_of(model.close)
+
+    def test_cached_tokens(self, model: Any) -> None:
+        first = [{"role": "system", "content": "Answer questions about numbers. " * 40}, {"role": "user", "content": "1 + 1?"}]
+        self.chat(model, first)
+        second = [*first, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2 + 2?"}]
+        assert self.chat(model, second).usage.cached_tokens >= 128
+
+    def test_sampling_parameters_of_the_dialect(self, model: Any) -> None:
+        ask = [{"role": "user", "content": "Tell me a story"}]
+        one, two = (
+            self.chat(model, ask, temperature=1.0, seed=7, top_k=20, min_p=0.01, repetition_penalty=1.1) for _ in range(2)
+        )
+        assert one == two, "the seed was not taken"
+
+    def test_logprobs(self, model: Any) -> None:
+        response = self.chat(model, [{"role": "user", "content": "Hello"}], logprobs=True, top_logprobs=2, max_new_tokens=4)
+        assert len(response.extra["logprobs"]) == response.usage.completion_tokens
+        assert all(len(entry["top_logprobs"]) == 2 for entry in response.extra["logprobs"])
+
+
+class TestVllmServer(EngineServerTests):
+    engine = "vllm"
+
+    def test_structured_outputs(self, model: Any) -> None:
+        ask = [{"role": "user", "content": "A word"}]
+        assert re.fullmatch("[a-c]{4}", self.chat(model, ask, regex="[a-c]{4}"))
+        assert self.chat(model, ask, choice=["red", "green"]) in ("red", "green")
+
+    def test_responses_api(self, url: str) -> None:
+        model = self.make(url, api="responses")
+        response = self.chat(model, [{"role": "user", "content": "What is the capital of France?"}])
+        assert "Paris" in response
+        assert response.usage.completion_tokens > 0
+        assert "".join(chunk.content for chunk in self.stream(model, [{"role": "user", "content": "Hello"}]))
+        value_of(model.close)
+
+
+class TestLMDeployServer(EngineServerTests):
+    engine = "lmdeploy"
+
+
+def test_reasoning_of_a_vllm_server(tmp_path: Path) -> None:
+    """With this parser all text before the end of a thought is reasoning; the model never begins to answer."""
+    with running("vllm", tmp_path / "log", "--reasoning-parser", "deepseek_r1") as url:
+        model = GPTAPI("m", api_base=url, key=KEY, temperature=0.0, max_new_tokens=16)
+        ask = [{"role": "user", "content": "What is the capital of France?"}]
+        response = model.chat(ask)
+        assert "Paris" in response.reasoning
+        assert response.content == ""
+        assert "".join(chunk.reasoning for chunk in model.stream_chat(ask)) == response.reasoning
+        model.close()
+
+
+if __name__ == "__main__":  # start a server by hand: python test_engine_servers.py vllm
+    with running(sys.argv[1], Path(f"{sys.argv[1]}.log")) as base_url:
+        print(base_url)
+        signal.pause()
