@@ -152,15 +152,29 @@ def test_200_kernels_leave_nothing(folders: Path) -> None:
     check_kernels(folders, 200)
 
 
-def test_the_oldest_idle_session_makes_room(folders: Path) -> None:
-    action = IPythonInteractive(most_sessions=2)
-    for session in ("a", "b", "c"):
-        action.run("x = 1", session_id=session)
-    assert len(list(folders.iterdir())) == 2
-    assert "NameError" in action.run("x", session_id="a").errmsg
-    assert text(action.run("x", session_id="c")) == "1"
+async def test_more_sessions_than_kernels_wait_for_each_other(folders: Path) -> None:
+    action = AsyncIPythonInterpreter(max_kernels=1)
+    most = 0
+
+    async def solve(number: int) -> str:
+        nonlocal most
+        await action.run(f"x = {number}", session_id=number)
+        most = max(most, len(entries(folders)))
+        result = text(await action.run("x", session_id=number))
+        await asyncio.to_thread(action.close_session, number)
+        return result
+
+    assert await asyncio.gather(*map(solve, range(3))) == ["0", "1", "2"]
+    assert most == 1
+
+
+def test_an_action_that_nobody_has_any_more_ends_its_sessions(folders: Path) -> None:
+    action = IPythonInteractive()
+    action.run("x = 1")
+    assert entries(folders)
     del action
-    gc.collect()  # an action that nobody has any more ends its sessions too
+    gc.collect()
+    assert not entries(folders)
 
 
 def test_sessions_run_side_by_side_and_calls_of_one_in_turn(folders: Path) -> None:

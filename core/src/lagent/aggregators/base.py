@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from lagent.errors import ConfigurationError
-from lagent.memory import Memory
+from lagent.memory import Memory, MemoryManager
 from lagent.prompts.parsers import StrParser
 from lagent.schema import ActionReturn, ActionStatusCode, AgentMessage, ToolCall, to_data, tool_calls_of
 
@@ -57,17 +57,18 @@ class DefaultAggregator:
     """
 
     def aggregate(
-        self, messages: Memory, name: str, parser: StrParser | None = None, system_instruction: Any = None
+        self, messages: Memory | MemoryManager, name: str, parser: StrParser | None = None, system_instruction: Any = None
     ) -> list[Message]:
         """The model messages for what is in memory.
 
         Args:
-            messages: the memory of the agent in one session.
+            messages: the memory of the agent in one session (or its memories, for that of the default session).
             name: the name of the agent, whose own messages become the assistant's.
             parser: the agent's output parser.
             system_instruction: the system prompt: text, a message, or a list of messages.
         """
-        return list(self.view(messages, name, parser, system_instruction))
+        memory = messages.open() if isinstance(messages, MemoryManager) else messages
+        return list(self.view(memory, name, parser, system_instruction))
 
     def view(self, messages: Memory, name: str, parser: StrParser | None = None, system_instruction: Any = None) -> list[Message]:
         """:meth:`aggregate` without the copy: the list grows with the next turn, so it is for reading, and for now."""

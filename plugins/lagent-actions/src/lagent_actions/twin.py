@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,8 @@ __all__ = ["AsyncTwin"]
 class AsyncTwin(AsyncActionMixin):
     """Turns the tool APIs of the action class behind it into coroutine functions that run them in a thread.
 
-    When such a call is cancelled and the action can ``interrupt(session_id)``, what runs in the session is interrupted.
+    What is there of the action's ``reserve(session_id)`` and ``interrupt(session_id)`` is called: the first for a future that is waited
+    for before, as many waiting threads would keep those from running that end the waiting; the second when the call is cancelled.
     """
 
     def __init_subclass__(cls) -> None:
@@ -29,13 +31,15 @@ class AsyncTwin(AsyncActionMixin):
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        done = False
+        session_id, done = kwargs.get("session_id"), False
+        if hasattr(self, "reserve"):
+            await asyncio.wrap_future(self.reserve(session_id))
         try:
             result = await Call(function, (self, *args), kwargs, blocking=True).arun()
             done = True
             return result
         finally:
             if not done and hasattr(self, "interrupt"):
-                self.interrupt(kwargs.get("session_id"))
+                self.interrupt(session_id)
 
     return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class _CodeAction(BaseAction):
         timeout: seconds that a call may take; then the code is interrupted and, if it goes on, its process killed.
         limits: what the code may use; see :class:`Limits`.
         backend: ``"process"``, or ``"bubblewrap"`` where it is installed.
-        most_sessions: how many sessions may have a process at once; the one idle longest is closed to make room.
+        most_sessions: how many sessions may have a process at once.
     """
 
     def __init__(
@@ -60,6 +60,10 @@ class _CodeAction(BaseAction):
 
     def _execute(self, command: str, timeout: float | None, session_id: SessionId | None) -> Outcome:
         return self._sessions.execute(_session(session_id), extract_code(command), timeout or self.seconds)
+
+    def reserve(self, session_id: SessionId | None = None) -> Future[None]:
+        """A place for a session, which it has when the result is there; a call does so by itself."""
+        return self._sessions.reserve(_session(session_id))
 
     def interrupt(self, session_id: SessionId | None = None) -> None:
         """Interrupt the code that runs in a session, from another thread."""
@@ -108,7 +112,7 @@ class IPythonInterpreter(_CodeAction):
             variable ``USER_DATA_DIR``, if it is set.
         work_dir: where images are saved.
         max_out_len: how many characters of a result are kept.
-        max_kernels: how many kernels there may be at once; the one idle longest is closed to make room.
+        max_kernels: how many kernels there may be at once; a session beyond that waits until another one is closed.
         description, parser: see :class:`lagent.actions.BaseAction`.
         limits, backend: see :class:`Limits` and :class:`lagent_actions.code.process.Process`.
     """
@@ -169,7 +173,6 @@ class IPythonInteractive(_CodeAction):
         max_out_len: how many characters of a result are kept; below 0 for any number.
         use_signals: of lagent 0.5; has no effect, as the code runs elsewhere.
         description, parser: see :class:`lagent.actions.BaseAction`.
-        most_sessions: how many sessions may have a process at once; the one idle longest is closed to make room.
         limits, backend: see :class:`Limits` and :class:`lagent_actions.code.process.Process`.
     """
 
@@ -181,11 +184,10 @@ class IPythonInteractive(_CodeAction):
         description: dict[str, Any] | None = None,
         parser: Any = JsonParser,
         *,
-        most_sessions: int | None = None,
         limits: Limits | None = None,
         backend: Backend = "process",
     ) -> None:
-        super().__init__(timeout, description, parser, limits, backend, most_sessions)
+        super().__init__(timeout, description, parser, limits, backend)
         self._most = max_out_len if max_out_len >= 0 else _UNLIMITED_OUTPUT
 
     def _start(self) -> Session:
@@ -211,7 +213,7 @@ class IPythonInteractiveManager(IPythonInteractive):
     """Runs pieces of code of many sessions at once.
 
     Args:
-        max_workers: how many processes there may be at once.
+        max_workers: how many pieces run at the same time.
         timeout: seconds that a piece may take.
         ci_lock: of lagent 0.5; has no effect, as each session has a process of its own.
         description, parser: see :class:`lagent.actions.BaseAction`.
@@ -227,7 +229,7 @@ class IPythonInteractiveManager(IPythonInteractive):
         parser: Any = JsonParser,
         **options: Any,
     ) -> None:
-        super().__init__(timeout, description=description, parser=parser, most_sessions=max_workers, **options)
+        super().__init__(timeout, description=description, parser=parser, **options)
         self.max_workers = max_workers
 
     def __call__(self, commands: Any, session_ids: Any = None) -> Any:  # type: ignore[override]  # as in lagent 0.5

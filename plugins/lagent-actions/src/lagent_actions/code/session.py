@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -208,7 +210,6 @@ class _Place:
 
     lock: threading.Lock = field(factory=threading.Lock)
     session: Session | None = None
-    used: float = 0.0
 
 
 class Sessions:
@@ -216,24 +217,32 @@ class Sessions:
 
     Args:
         start: makes a session.
-        most: how many there may be at once; the one that is idle longest makes room. ``None`` for any number.
+        most: how many there may be at once; ``None`` for any number.
     """
 
     def __init__(self, start: Callable[[], Session], most: int | None = None) -> None:
         self._start, self._most = start, most
         self._mutex = threading.Lock()
         self._places: dict[SessionId, _Place] = {}
+        self._waiting: deque[tuple[SessionId, Future[None]]] = deque()
         self._finalizer = weakref.finalize(self, _close_all, self._places)
 
     def __len__(self) -> int:
         return len(self._places)
 
+    def reserve(self, session_id: SessionId) -> Future[None]:
+        """A place for a session; the result is there as soon as it has one, for which another may have to be closed."""
+        future: Future[None] = Future()
+        with self._mutex:
+            self._waiting.append((session_id, future))
+            self._admit()
+        return future
+
     def execute(self, session_id: SessionId, code: str, seconds: float) -> Outcome:
         """Run code in a session, after what runs there already."""
+        self.reserve(session_id).result()
         with self._mutex:
             place = self._places.setdefault(session_id, _Place())
-            place.used = time.monotonic()
-        self._make_room(place)
         with place.lock:
             restarted = place.session is not None and not place.session.alive
             if restarted and place.session is not None:
@@ -256,29 +265,33 @@ class Sessions:
 
     def close(self, session_id: SessionId) -> None:
         """End a session, after what runs there."""
+        place = self._places.get(session_id)
+        if place is None:
+            return
+        with place.lock:
+            if place.session is not None:
+                place.session.close()
+                place.session = None
         with self._mutex:
-            place = self._places.pop(session_id, None)
-        if place is not None:
-            with place.lock:
-                if place.session is not None:
-                    place.session.close()
-                    place.session = None
+            if self._places.get(session_id) is place:
+                del self._places[session_id]
+            self._admit()
 
     def close_all(self) -> None:
         """End all sessions, whatever runs there."""
         _close_all(self._places)
-
-    def _make_room(self, keep: _Place) -> None:
-        if self._most is None:
-            return
         with self._mutex:
-            idle = sorted(
-                ((place.used, key) for key, place in self._places.items() if place is not keep and not place.lock.locked()),
-                key=lambda item: item[0],
-            )
-            surplus = [key for _, key in idle[: max(len(self._places) - self._most, 0)]]
-        for key in surplus:
-            self.close(key)
+            self._admit()
+
+    def _admit(self) -> None:
+        """Give places to those who wait, in their order, as long as there are any."""
+        for _ in range(len(self._waiting)):
+            session_id, future = self._waiting.popleft()
+            if session_id not in self._places and self._most is not None and len(self._places) >= self._most:
+                self._waiting.append((session_id, future))
+            elif future.set_running_or_notify_cancel():
+                self._places.setdefault(session_id, _Place())
+                future.set_result(None)
 
 
 def _close_all(places: dict[SessionId, _Place]) -> None:
