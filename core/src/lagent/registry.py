@@ -278,7 +278,7 @@ def _imported(point: EntryPoint) -> Any:
         def list_entry_points(self) -> list[EntryPoint]:
             return [point]
 
-    return Driver(point.group, point.name, on_missing_entrypoints_callback=None).driver
+    return Driver(point.group, point.name).driver
 
 
 # Making ----------------------------------------------------------------------------------------------------------
