@@ -18,7 +18,7 @@ __all__ = ["Finding", "check", "target"]
 
 K = TypeVar("K")
 
-_SLOW = 2.0
+_SLOW = 5.0
 """Seconds from which on an import is called slow."""
 
 
