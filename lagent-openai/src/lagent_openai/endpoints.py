@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import os
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
@@ -147,8 +149,9 @@ class Endpoints:
             return clients[endpoint]
 
     def _transport(self) -> httpx2.AsyncClient:
-        mounts = {f"{scheme}://": httpx2.AsyncHTTPTransport(proxy=url) for scheme, url in (self._proxies or {}).items()}
-        return openai.DefaultAsyncHttpxClient(timeout=self._timeout, mounts=mounts or None)
+        proxies = (self._proxies or {}).items()
+        mounts = {f"{scheme}://": httpx2.AsyncHTTPTransport(proxy=url, verify=_certificates()) for scheme, url in proxies}
+        return openai.DefaultAsyncHttpxClient(timeout=self._timeout, mounts=mounts or None, verify=_certificates())
 
     def _api_key(self, endpoint: Endpoint) -> str | Callable[[], Awaitable[str]]:
         key = endpoint.key
@@ -193,6 +196,12 @@ class Endpoints:
                 await http.aclose()
             elif loop.is_running():
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(http.aclose(), loop))
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """The certificates to trust; reading them takes longer than all else that making a client takes."""
+    return httpx2.create_ssl_context()
 
 
 def _listed(value: Any) -> list[Any]:
