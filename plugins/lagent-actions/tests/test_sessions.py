@@ -32,6 +32,7 @@ from lagent_actions.code import (
     PythonInterpreter,
     enforced,
 )
+from lagent_actions.code.process import _GUARD as GUARD
 from lagent_actions.code.session import extract_code
 
 from .conftest import processes_of, wait_until
@@ -314,6 +315,41 @@ def test_bubblewrap(folders: Path, tmp_path: Path) -> None:
     assert "FileNotFoundError" in action.run(f"open({str(tmp_path / 'secret')!r})").errmsg
     assert "TimeoutError" in action.run("while True: pass", timeout=1).errmsg
     assert text(action.run("open('f').read()")) == "abc"
+    action.close()
+
+
+def test_orphans_are_found_where_there_are_no_namespaces(folders: Path) -> None:
+    (folders / "f").mkdir()
+    code = "import os, time\nfor _ in range(5):\n    if not os.fork():\n        os.setsid()\n        if not os.fork(): time.sleep(1000)\n        os._exit(0)\nos.write(1, b'up')\ntime.sleep(1000)"
+    up, output = os.pipe()
+    spec = {
+        "argv": [sys.executable, "-c", code],
+        "directory": str(folders / "f"),
+        "output": output,
+        "isolate": False,
+        "network": False,
+        **{"read": [], "write": [], "memory": None, "cpu": None, "file_size": None, "processes": 64},
+    }
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(GUARD), json.dumps(spec)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={"HOME": f"{folders}/f"},
+        pass_fds=[output],
+    )
+    assert os.read(up, 2) == b"up"
+    wait_until(lambda: len(processes_of(folders)) == 8)  # guard, init, program, five orphans
+    guard.communicate()  # closes its input
+    assert not processes_of(folders)
+    for descriptor in (up, output):
+        os.close(descriptor)
+
+
+def test_the_project_around_the_program_cannot_be_read(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("KEY=1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    action = IPythonInteractive()
+    assert "PermissionError" in action.run(f"open({str(tmp_path / '.env')!r})").errmsg
     action.close()
 
 

@@ -22,7 +22,7 @@ __all__ = ["Backend", "Limits", "Process", "enforced"]
 Backend = Literal["process", "bubblewrap"]
 
 _GUARD = Path(__file__).with_name("guard.py")
-_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ")
+_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "TZ")
 """The environment variables that the code gets of ours; a key or password may be in any other."""
 
 _DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
@@ -192,9 +192,10 @@ def enforced() -> dict[str, Any]:
 
 
 def _readable(limits: Limits) -> list[str]:
-    """The installed programs and libraries, with the folders from which this process itself imports."""
+    """The installed programs and libraries. Other folders from which this process imports are not among them: they are a user's."""
     own = [sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent.parent), str(Path(__file__).parent)]
-    return [*_SYSTEM, *own, *(path for path in sys.path if path), *limits.read]
+    libraries = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [*_SYSTEM, *own, *libraries, *limits.read]
 
 
 def _bubblewrap(argv: list[str], read: list[str], write: list[str], work: str, network: bool) -> list[str]:
