@@ -51,6 +51,15 @@ def test_a_call_that_fails_leaves_nothing_in_the_file(tmp_path: Path) -> None:
     assert said(store) == ["Hello!", "fine"]
 
 
+def test_a_message_added_outside_a_call_is_kept(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "lagent.db")
+    agent = Agent(EchoModel(), memory=store, name="a")
+    agent.memory.add("A note.", session_id=1)
+    assert said(SQLiteStore(store.path)) == ["A note."]
+    agent("Hello!", session_id=1)
+    assert said(SQLiteStore(store.path))[:2] == ["A note.", "Hello!"]
+
+
 def test_the_registry_knows_it_by_name(tmp_path: Path) -> None:
     store = create("memory", {"type": "sqlite", "path": tmp_path / "lagent.db", "timeout": 1})
     assert isinstance(store, SQLiteStore)
@@ -232,7 +241,16 @@ def test_export_does_not_hold_up_writers(store: SQLiteStore) -> None:
     assert exported == [(0, 1), (1, 2)]
 
 
-@pytest.mark.parametrize("record", [{"agent": "a", "session_id": 2}, "a line of text", None])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"agent": "a", "session_id": 2},
+        {"agent": "a", "session_id": 2, "updated": 0.0, "messages": "text"},
+        {"agent": "a", "session_id": None, "updated": 0.0, "messages": []},
+        "a line of text",
+        None,
+    ],
+)
 def test_import_of_something_else(store: SQLiteStore, record: Any) -> None:
     good = {"agent": "a", "session_id": 1, "updated": 0.0, "messages": [{"content": "one"}]}
     with pytest.raises(StateError, match=r"record 1 is not a session as export\(\) gives them"):

@@ -216,8 +216,11 @@ class AsyncModelTests(ModelTests):
         assert model.blocking is False, "an asynchronous model must not ask to be called in a thread"
 
     def test_event_loop_stays_free(self, model: Any) -> None:
-        longest, total = value_of(_longest_silence, lambda: model.chat(ask(self.prompt), **self.sampling))
-        assert total < 0.2 or longest < total / 2, f"the event loop stood still for {longest:.2f} s of a request of {total:.2f} s"
+        for _ in range(3):  # a busy machine may hold up any loop once
+            longest, total = value_of(_longest_silence, lambda: model.chat(ask(self.prompt), **self.sampling))
+            if total < 0.2 or longest < total / 2:
+                return
+        pytest.fail(f"the event loop stood still for {longest:.2f} s of a request of {total:.2f} s")
 
     def test_cancelling_a_request(self, model: Any) -> None:
         async def cancel() -> None:

@@ -126,10 +126,16 @@ class SQLiteStore(MemoryStore):
         """
         count = 0
         for record in records:
-            try:
-                agent, session_id, updated, messages = (record[key] for key in ("agent", "session_id", "updated", "messages"))
-            except (KeyError, TypeError) as error:
-                raise StateError(f"record {count} is not a session as export() gives them: {record!r:.80}") from error
+            match record:
+                case {
+                    "agent": str(agent),
+                    "session_id": str() | int() as session_id,
+                    "updated": int() | float() as updated,
+                    "messages": list(messages),
+                }:
+                    pass
+                case _:
+                    raise StateError(f"record {count} is not a session as export() gives them: {record!r:.80}")
             self._store(agent, session_id, messages, anew=True, updated=updated)
             count += 1
         return count
