@@ -115,6 +115,14 @@ def test_retry_waits_as_long_as_the_server_says(server: Server, make: Any, ask: 
     assert len(server.requests) == 2
 
 
+def test_no_retry_where_the_server_asks_for_too_long(server: Server, make: Any) -> None:
+    server.play(failure(429, retry_after="3600"))
+    with pytest.raises(RateLimitError) as caught:
+        make(retry=5).chat(ASK)
+    assert caught.value.retry_after == 3600
+    assert len(server.requests) == 1
+
+
 @WAYS
 @pytest.mark.parametrize("fault", [failure(500), Reply([Reply.RESET]), http(200, "not json at all")])
 def test_retry_after_a_passing_fault(server: Server, make: Any, ask: Any, fault: Reply) -> None:
@@ -265,9 +273,6 @@ def test_redirect_in_circles(server: Server, make: Any) -> None:
 # Time limits
 
 
-LIMITS = {"connect": 5.0, "first_token": 0.3, "between_tokens": 0.3, "total": 5.0}
-
-
 @pytest.mark.parametrize(
     ("reply", "limits", "match"),
     [
@@ -285,6 +290,15 @@ def test_stream_that_takes_too_long(server: Server, make: Any, reply: Reply, lim
     with pytest.raises(ModelTimeoutError, match=match):
         streamed(make(timeout=limits))
     assert server.gone.wait(5), "the connection stayed open"
+
+
+def test_a_slow_reader_is_no_slow_server(server: Server, make: Any) -> None:
+    server.play(stream(*HELLO, *END))
+    text = ""
+    for chunk in make(timeout={"between_tokens": 0.1}).stream_chat(ASK):
+        text += chunk.content
+        time.sleep(0.15)
+    assert text == "Hello"
 
 
 def test_answer_that_takes_too_long(server: Server, make: Any) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from lagent.agents import Agent, StreamingAgent
 from lagent.errors import AuthenticationError, ModelConfigurationError, ModelError, RateLimitError
+from lagent.testing.kit import items
 from lagent_openai import Recorded
 
 from .faulty_server import END, HELLO, Server, answer, failure, serving, stream
@@ -164,14 +166,16 @@ def test_keys_never_show(
     server.play(failure(status, f"Incorrect API key provided: {KEY}. Find your key at https://example.org"))
     model = make(key=secret)
     recorded = Recorded(model, tmp_path / "cassette.json")
+    agent = (StreamingAgent if streaming else Agent)(llm=recorded)
     with pytest.raises(ModelError, match="Incorrect API key provided") as caught:
-        list(recorded.stream_chat(ASK)) if streaming else recorded.chat(ASK)
+        list(items(agent("Say hello"))) if streaming else agent("Say hello")
     assert KEY in server.requests[0].headers["authorization"]
     shown = {
         "error": everything_shown(caught.value),
         "cause": everything_shown(caught.value.__cause__ or caught.value),
         "log": caplog.text,
-        "repr": repr(model) + repr(recorded),
+        "repr": repr(model) + repr(recorded) + repr(agent),
+        "state": repr(agent.state_dict()),
         "attributes": repr(vars(model)) + repr(model._endpoints._all),
         "cassette": (tmp_path / "cassette.json").read_text(),
     }

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
+from lagent.errors import AuthenticationError
 from lagent.testing import AsyncModelTests, ModelTests
 from lagent.testing.kit import value_of
 from lagent_openai import GPTAPI, AsyncGPTAPI
@@ -96,6 +97,16 @@ class Common:
         model = self.kind("smollm2", api_base=url, key="a-wrong-key", retry=0)
         yield model
         value_of(model.close)
+
+    def test_wrong_key(self, failing_model: Any) -> None:
+        with pytest.raises(AuthenticationError):
+            self.chat(failing_model, [{"role": "user", "content": "Hello"}])
+
+    def test_cached_tokens(self, model: Any) -> None:
+        first = [{"role": "system", "content": "Answer questions about numbers. " * 10}, {"role": "user", "content": "1 + 1?"}]
+        self.chat(model, first)
+        second = [*first, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2 + 2?"}]
+        assert self.chat(model, second).usage.cached_tokens > 40
 
 
 @pytest.mark.engine  # the same code as the asynchronous model, which the quick suite tests

@@ -157,6 +157,12 @@ def test_api_base_that_is_no_url(make: Any, url: str, monkeypatch: pytest.Monkey
         make(api_base=url)
 
 
+def test_proxy(server: Server, make: Any) -> None:
+    proxy = server.url.removesuffix("/v1")
+    make(api_base="http://api.example.org/v1", proxies={"http": proxy}, dialect="openai").chat(ASK)
+    assert server.requests[-1].path == "http://api.example.org/v1/chat/completions"
+
+
 # Messages
 
 

@@ -30,7 +30,7 @@ class TimeLimits:
         connect: until the connection stands.
         first_token: until the first piece of a streamed answer.
         between_tokens: until each further piece.
-        total: until the answer is complete, streamed or not.
+        total: until the answer is complete, streamed or not; the time that the reader of a stream takes counts here.
     """
 
     connect: float | None = 10.0
@@ -65,12 +65,12 @@ class Clock:
         self._between = limits.between_tokens
         self._total = limits.total
         self._end = _after(now, limits.total)
-        self._next = _after(now, limits.first_token if streamed else None)
+        self._next: float | None = _after(now, limits.first_token if streamed else None)
         self._waiting_for = f"first token in {limits.first_token} s"
 
     def token(self) -> None:
-        """A piece of the answer has come."""
-        self._next = _after(time.monotonic(), self._between)
+        """A piece of the answer has come; the time for the next one runs from when it is waited for."""
+        self._next = None
         self._waiting_for = f"further token in {self._between} s"
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
@@ -79,10 +79,13 @@ class Clock:
         Raises:
             ModelTimeoutError: it did not come within the limits.
         """
+        now = time.monotonic()
+        if self._next is None:
+            self._next = _after(now, self._between)
         end = min(self._next, self._end)
         if end == math.inf:
             return await awaitable
-        with anyio.move_on_after(max(0.0, end - time.monotonic())):
+        with anyio.move_on_after(max(0.0, end - now)):
             return await awaitable
         what = f"complete answer in {self._total} s" if self._end <= self._next else self._waiting_for
         raise ModelTimeoutError(f"the server gave no {what}; see timeout=")
