@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId,
 __all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM"]
 
 _RETRIED = (RateLimitError, ModelConnectionError, ModelTimeoutError, EngineError)
+_LONGEST_WAIT = 120.0
 
 
 class BaseLLM:
@@ -245,11 +247,14 @@ class BaseLLM:
             request = attrs.evolve(request, request_id=uuid.uuid4().hex)
 
     def _pause(self, attempt: int, error: ModelError) -> Flow[None]:
-        """Wait before the next try: as long as the server says, else exponentially longer with full jitter."""
-        if attempt >= self.retries:
-            raise error
+        """Wait before the next try: as long as the server says, else exponentially longer with full jitter.
+
+        A server that asks for more than two minutes is not waited for, unless retries are without end.
+        """
         asked = getattr(error, "retry_after", None)
-        yield Sleep(asked if asked is not None else random.uniform(0, min(60.0, 0.5 * 2**attempt)))
+        if attempt >= self.retries or (asked is not None and asked > _LONGEST_WAIT and self.retries < math.inf):
+            raise error
+        yield Sleep(asked if asked is not None else random.uniform(0, min(60.0, 0.5 * 2 ** min(attempt, 7))))
 
 
 class AsyncLLMMixin:
