@@ -84,8 +84,8 @@ class ActionTests(Kit):
             assert schema["type"] == "object"
             assert set(schema["required"]) <= schema["properties"].keys(), "a required parameter is not described"
             for name, value in schema["properties"].items():
-                known = value.get("type", "object") if isinstance(value.get("type"), (str, type(None))) else value["type"]
-                assert {known} <= _TYPES if isinstance(known, str) else set(known) <= _TYPES, f"{name!r} has the type {known!r}"
+                types = value.get("type", [])
+                assert set([types] if isinstance(types, str) else types) <= _TYPES, f"{name!r} has the type {types!r}"
             json.dumps(tool)
 
     # Calls
