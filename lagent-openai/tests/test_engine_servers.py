@@ -27,11 +27,11 @@ from lagent.testing import AsyncModelTests
 from lagent.testing.kit import value_of
 from lagent_openai import GPTAPI, AsyncGPTAPI
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
 ENGINES = Path(__file__).parents[2] / "tests" / "engines"
 KEY = "the-right-key"
-START = 300.0
+START = 900.0
 """Seconds that a server may take to start on a busy machine."""
 
 VLLM = [
