@@ -108,7 +108,7 @@ def test_a_memory_is_made_for_every_session(write: Any) -> None:
         ('[agent]\ntype = "agent"\nllm = {type = "os.getcwd"}', "line 3, agent.llm.type", "dotted path"),
         ('[agent]\ntype = "agent"\nllm = 3', "line 3, agent.llm", "by name or as a table"),
         ('[agent]\ntype = "agent"\nllm = {type = "echo", recording = "none.jsonl"}', "line 3, agent.llm", "none.jsonl"),
-        ("[agent]\nname = 'x'", "line 1, agent", "one of: agent, sequential, tools"),
+        ("[agent]\nname = 'x'", "line 1, agent", "one of: "),
         ('[agent]\ntype = "agent"\n[agnet]\n', "line 3, agnet", "only 'agent'"),
         ("[agent]\ntype = \n", "cannot be read", "line 2"),
         ("x = 1", "no table", "[agent]"),
