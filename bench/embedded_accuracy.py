@@ -5,7 +5,7 @@
 Asks the default agent ten questions of arithmetic, and an agent with three actions ten questions that need one of them. Sampling is greedy,
 so a run on the same build of llama.cpp gives the same table. Exits with 1 if it falls short of what the README promises.
 
-None of these questions, and none of their numbers and cities, occurs in the examples that the model is shown.
+None of these questions, and none of their numbers, occurs in the examples that the model is shown.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ ARITHMETIC = {
     "3.5*4": 14,
 }
 CHOICES = {
-    "What is 58 plus 67?": "Calculator",
-    "What is 45 * 12?": "Calculator",
-    "How much is 900 divided by 36?": "Calculator",
-    "What is 20% of 650?": "Calculator",
-    "What is the weather in Lisbon?": "Weather",
-    "Is it raining in Oslo today?": "Weather",
-    "How warm is it in Cairo right now?": "Weather",
-    "Convert 12 kilometers to miles.": "Convert",
-    "How many pounds are 70 kilograms?": "Convert",
-    "How many feet are there in 30 meters?": "Convert",
+    "What is 64 minus 29?": "Calculator",
+    "How much is 18 * 7?": "Calculator",
+    "Calculate 950 / 38.": "Calculator",
+    "What is 35% of 540?": "Calculator",
+    "What is the weather like in Athens today?": "Weather",
+    "Is it cold in Stockholm?": "Weather",
+    "Will I need sunglasses in Nairobi?": "Weather",
+    "How many kilometers are 40 miles?": "Convert",
+    "Convert 90 ounces to kilograms.": "Convert",
+    "What is 24 feet in meters?": "Convert",
 }
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 RIGHT_CALLS, RIGHT_ANSWERS, RIGHT_CHOICES = 8, 7, 7
@@ -74,7 +74,7 @@ class Weather(BaseAction):
             "answer": "No, it is sunny in Rome, at 28 degrees.",
         },
     )
-    table = {"Lisbon": "sunny, 26 degrees", "Oslo": "rain, 9 degrees", "Cairo": "sunny, 34 degrees"}  # noqa: RUF012
+    table = {"Athens": "sunny, 33 degrees", "Stockholm": "rain, 9 degrees", "Nairobi": "cloudy, 22 degrees"}  # noqa: RUF012
 
     def run(self, city: str) -> str:
         """Tell the weather in a city.

@@ -80,10 +80,16 @@ def test_whatever_has_no_bound_gets_one() -> None:
 
 def test_the_choice_shows_a_description_where_there_are_no_examples() -> None:
     tools = [Tool.of(schema(examples=[EXAMPLE])), Tool.of(schema(name="whisper", description="Whispers a text."))]
-    questions, shown = choice([*tools])
+    questions, shown = choice(tools)
     assert questions["shout"] == ["Shout hi!"]
     assert questions["whisper"] == ["Whispers a text."]
-    assert "Question: Whispers a text.\nTool: whisper\n\n" in shown
+    line = "Question: Whispers a text.\nTool: whisper\n\n"
+    assert [text.endswith(line) for text in shown] == [True, False]
+    assert all(line in text for text in shown)
+
+
+def test_one_tool_has_one_order() -> None:
+    assert len(choice([Tool.of(schema())])[1]) == 1
 
 
 @pytest.mark.parametrize("tool", [{}, {"function": {}}, schema(examples=[{"question": "?"}]), schema(examples=["text"])])

@@ -80,12 +80,15 @@ class GuidedTools:
         options = list(tools) if wanted == "required" or so_far is not None else [NO_TOOL, *tools]
         if len(options) == 1:
             return options[0]
-        questions, shown = choice(list(tools.values()))
-        if shown not in self._baselines:
-            self._baselines[shown] = yield from self._baseline(questions, shown, usage)
-        baseline = self._baselines[shown]
-        scores = yield from self._named(shown, question, questions, usage)
-        best = max(options, key=lambda name: scores[name] - baseline[name])
+        questions, texts = choice(list(tools.values()))
+        gain = dict.fromkeys(questions, 0.0)
+        for shown in texts:
+            if shown not in self._baselines:
+                self._baselines[shown] = yield from self._baseline(questions, shown, usage)
+            scores = yield from self._named(shown, question, questions, usage)
+            for name in gain:
+                gain[name] += scores[name] - self._baselines[shown][name]
+        best = max(options, key=gain.__getitem__)
         return None if best == NO_TOOL else best
 
     def _baseline(self, questions: dict[str, list[str]], shown: str, usage: Usage) -> Flow[dict[str, float]]:

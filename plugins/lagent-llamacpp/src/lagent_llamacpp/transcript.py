@@ -147,15 +147,17 @@ def written(turns: Sequence[Turn]) -> str:
     return "\n".join(blocks)
 
 
-def choice(tools: Sequence[Tool]) -> tuple[dict[str, list[str]], str]:
-    """What the choice of a tool starts from: questions by the tool that is right for them, and the text that shows them.
+def choice(tools: Sequence[Tool]) -> tuple[dict[str, list[str]], list[str]]:
+    """What the choice of a tool starts from: questions by the tool that is right for them, and texts that show them.
 
-    A tool without examples stands there with its description.
+    The texts have the tools in opposite orders, since a model favours what stands last. A tool without examples stands there with its
+    description.
     """
-    questions = {NO_TOOL: list(_SMALL_TALK)}
-    questions.update({tool.name: [turn.question for turn in tool.examples] or [tool.description] for tool in tools})
-    shown = [asked(question) + f" {name}\n\n" for name, group in questions.items() for question in group]
-    return questions, "".join(shown)
+    questions = {tool.name: [turn.question for turn in tool.examples] or [tool.description] for tool in tools}
+    questions = {NO_TOOL: list(_SMALL_TALK), **questions}
+    orders = dict.fromkeys([(NO_TOOL, *(tool.name for tool in order)) for order in (tools, tools[::-1])])
+    shown = ["".join(f"{asked(question)} {name}\n\n" for name in order for question in questions[name]) for order in orders]
+    return questions, shown
 
 
 def asked(question: str) -> str:
