@@ -14,7 +14,7 @@ from lagent.schema import ParsedResponse, ParseStatus, ToolCall
 from lagent.testing import ParserTests
 from lagent_parsers.dialect import DialectParser
 
-COMPONENTS = {name: registry.get("parsers", name) for name in registry.names("parsers")}
+COMPONENTS = {name: registry.get("parsers", name) for name in registry.names("parsers") if name != "auto"}
 DIALECTS = {
     name: component
     for name, component in COMPONENTS.items()
@@ -80,7 +80,59 @@ def test_what_is_written_is_read(name: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_hostile_text_raises_nothing_and_is_kept(name: str) -> None:
+    parser = made(name)
+    dialect = getattr(parser, "dialect", None)
+    blocks = dialect.blocks if dialect else ()
+    begin = dialect.before if dialect else "<tool>\n"
+    close = blocks[0].close[0] if blocks and blocks[0].close else "</tool>\n"
+    for body in (
+        "{" * 20_000,
+        "[" * 20_000,
+        '{"a":' * 10_000,
+        "(" * 20_000,
+        '"' * 20_000,
+        "\\" * 20_000,
+        '{"name": "f", "arguments": {"a": ' + "9" * 10_000 + "}}",
+        '{"name": "f", "arguments": {"a": -1e999, "b": NaN}}',
+        "\x00\ud83d\udfff\ufeff",
+        "<" * 20_000,
+        "```" * 5_000,
+        "'" * 20_001,
+        "\n" * 20_000,
+    ):
+        for text in (begin + body, begin + body + close, (begin + body[:10]) * 500, (begin + close) * 500):
+            parsed = parser.parse_response(text)
+            if isinstance(parsed, ParsedResponse) and not (parsed.tool_calls or parsed.reasoning or parsed.value or parsed.error):
+                kept = "".join(parsed.content.split())
+                markers = {*dialect.hidden, *dialect.section, *dialect.stop, dialect.before, dialect.lead} if dialect else set()
+                assert kept or any(marker and marker in text for marker in markers)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_ten_megabytes_of_one_character(name: str) -> None:
+    parser = made(name)
+    first = parser.dialect.blocks[0].open[0] if getattr(parser, "dialect", None) and parser.dialect.blocks else "<"
+    text = "x" + first * 10_000_000
+    parsed = parser.parse_response(text)
+    if isinstance(parser, DialectParser):
+        assert parsed.content == text
+
+
+def made(name: str) -> Any:
+    arguments: dict[str, Any] = {
+        "tool": {"tool_type": "tool"},
+        "json": {"answer": dict},
+        "custom-format": {"answer": {"properties": {"tool": {}}}},
+    }
+    return registry.create("parsers", {"type": name, **arguments.get(name, {})})
+
+
 # The conformance kit, for every dialect ---------------------------------------------------------------------------
+
+
+KINDS = ("hermes", "llama3-json", "code-block", "mistral", "harmony", "react", "qwen3-coder", "pythonic", "gemma-4")
 
 
 def kit(name: str) -> type[ParserTests]:
@@ -94,12 +146,23 @@ def kit(name: str) -> type[ParserTests]:
     ]
 
     class Tests(ParserTests):
+        """The cost is measured for every kind of dialect, and for the others on what is their own."""
+
         samples: ClassVar = tuple(map(writer.format_response, said))
-        examples: ClassVar = 20
+        examples: ClassVar = 12
 
         @pytest.fixture
         def parser(self) -> Any:
             return DIALECTS[name]()
+
+        def _units(self) -> list[str]:
+            begin = writer.dialect.before
+            return [
+                *(super()._units() if name in KINDS else self.samples[1:2]),
+                begin,
+                begin + '{"',
+                begin + "'" + writer.dialect.after,
+            ]
 
     Tests.__name__ = Tests.__qualname__ = f"Test_{name}"
     return Tests

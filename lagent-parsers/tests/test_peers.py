@@ -128,8 +128,12 @@ def texts(peer: str) -> list[dict[str, Any]]:
 def markers(parser: Any) -> set[str]:
     dialect = parser.dialect
     found = {marker for block in dialect.blocks for marker in (block.open, *block.close)} | {*dialect.hidden, *dialect.section}
-    found = {"｜DSML｜" if "DSML" in marker else marker for marker in found}
-    return {marker for marker in found if len(marker) > 3} | {"<think>", "</think>", "<tool_calls>", "</tool_calls>"}
+    return {marker for marker in found if len(marker) > 3 and "DSML" not in marker} | {
+        "<think>",
+        "</think>",
+        "<tool_calls>",
+        "</tool_calls>",
+    }
 
 
 def read_by(peer: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
