@@ -110,7 +110,8 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
-def test_200_sessions_leave_nothing(folders: Path) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.engine)])
+def test_sessions_leave_nothing(folders: Path, count: int) -> None:
     action = IPythonInteractive()
     action.run("1", session_id=-1)
     action.close_session(-1)
@@ -121,14 +122,15 @@ def test_200_sessions_leave_nothing(folders: Path) -> None:
         action.close_session(number)
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(200)))
+        list(pool.map(one, range(count)))
     assert descriptors() == before
     assert threading.active_count() == threads
     assert not list(folders.iterdir())
     assert not processes_of(folders)
 
 
-def check_kernels(folders: Path, count: int) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(200, marks=[pytest.mark.engine, pytest.mark.timeout(1200)])])
+def test_kernels_leave_nothing(folders: Path, count: int) -> None:
     action = IPythonInterpreter()
     action.run("1", session_id=-1)
     action.close_session(-1)
@@ -141,16 +143,6 @@ def check_kernels(folders: Path, count: int) -> None:
     assert (descriptors(), threading.active_count()) == (before, threads)
     assert not list(folders.iterdir())
     assert not processes_of(folders)
-
-
-def test_kernels_leave_nothing(folders: Path) -> None:
-    check_kernels(folders, 2)
-
-
-@pytest.mark.engine
-@pytest.mark.timeout(1200)
-def test_200_kernels_leave_nothing(folders: Path) -> None:
-    check_kernels(folders, 200)
 
 
 async def test_more_sessions_than_kernels_wait_for_each_other(folders: Path) -> None:
@@ -167,6 +159,33 @@ async def test_more_sessions_than_kernels_wait_for_each_other(folders: Path) -> 
 
     assert await asyncio.gather(*map(solve, range(3))) == ["0", "1", "2"]
     assert most == 1
+
+
+def test_closing_everything_ends_what_runs(folders: Path) -> None:
+    action = IPythonInteractive()
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(action.run, "while True: pass", timeout=60, session_id=number) for number in range(2)]
+        wait_until(lambda: len(entries(folders)) == 2)
+        time.sleep(0.3)
+        action.close()
+        assert all("was ended" in future.result().errmsg for future in running)
+    assert not entries(folders)
+
+
+def test_a_session_that_was_closed_begins_anew_for_those_who_wait(folders: Path) -> None:
+    action = IPythonInteractive()
+    action.run("x = 1", session_id=0)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(action.run, "import time; time.sleep(0.5); x", session_id=0)
+        time.sleep(0.1)
+        closing = pool.submit(action.close_session, 0)
+        time.sleep(0.1)
+        second = pool.submit(action.run, "x", session_id=0)
+        assert text(first.result()) == "1"
+        closing.result()
+        assert second.result().errmsg is None or "NameError" in second.result().errmsg  # whichever came first
+    action.close_session(0)
+    assert not entries(folders)
 
 
 def test_an_action_that_nobody_has_any_more_ends_its_sessions(folders: Path) -> None:

@@ -72,6 +72,10 @@ class KernelSession:
         """Let the running code end with a ``KeyboardInterrupt``."""
         self._process.interrupt()
 
+    def kill(self) -> None:
+        """End the kernel, whatever it does."""
+        self._process.close()
+
     def execute(self, code: str, seconds: float) -> Outcome:
         """Run a cell for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
         outcome = Outcome()
@@ -98,7 +102,7 @@ class KernelSession:
         return outcome
 
     def close(self) -> None:
-        """End the kernel."""
+        """End the kernel and let go of the sockets."""
         self._process.close()
         self._context.destroy(linger=0)
 

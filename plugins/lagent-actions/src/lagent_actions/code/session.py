@@ -52,12 +52,16 @@ class Outcome:
 
 
 class Session(Protocol):
-    """Code in a process of its own, piece by piece in one namespace. One thread at a time may use it, save for ``interrupt``."""
+    """Code in a process of its own, piece by piece in one namespace.
+
+    One thread at a time may use it, save for ``interrupt`` and ``kill``, which end a call of another.
+    """
 
     @property
     def alive(self) -> bool: ...
     def execute(self, code: str, seconds: float) -> Outcome: ...
     def interrupt(self) -> None: ...
+    def kill(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -99,6 +103,10 @@ class LightSession:
         """Let the running code end with a ``KeyboardInterrupt``."""
         self._process.interrupt()
 
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self._process.close()
+
     def execute(self, code: str, seconds: float) -> Outcome:
         """Run a piece of code for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
         self._read_output(_Clipped(0))  # of threads that went on after the call before
@@ -131,15 +139,22 @@ class LightSession:
         error = result.get("error")
         if interrupted and error is not None:
             error = f"TimeoutError: the code did not end within {seconds:g} seconds and was interrupted\n{error}"
-        return Outcome(clipped(str(output), self._most), _text(result.get("value")), _text(error))
+        value = result.get("value")
+        return Outcome(
+            clipped(str(output), self._most),
+            None if value is None else clipped(str(value), self._most),
+            None if error is None else str(error),
+        )
 
     def close(self) -> None:
-        """End the process."""
+        """End the process and let go of the pipes."""
         self._process.close()
         self._close_pipes()
 
     def _close_pipes(self) -> None:
-        for descriptor in (self._requests, self._responses, self._output):
+        pipes = self._requests, self._responses, self._output
+        self._requests = self._responses = self._output = -1  # their numbers will belong to others
+        for descriptor in pipes:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
@@ -174,10 +189,6 @@ class LightSession:
         code = self._process.close()
         self._close_pipes()
         return Outcome(clipped(str(output), self._most), error=ended_text(reason, code), ended=True)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def ended_text(reason: str, code: int | None) -> str:
@@ -240,19 +251,25 @@ class Sessions:
 
     def execute(self, session_id: SessionId, code: str, seconds: float) -> Outcome:
         """Run code in a session, after what runs there already."""
-        self.reserve(session_id).result()
-        with self._mutex:
-            place = self._places.setdefault(session_id, _Place())
-        with place.lock:
-            restarted = place.session is not None and not place.session.alive
-            if restarted and place.session is not None:
-                place.session.close()
-            if place.session is None or restarted:
-                place.session = None  # if the next line fails, there is none
-                place.session = self._start()
-            outcome = place.session.execute(code, seconds)
-            if outcome.ended:
-                place.session = None  # the outcome has told so
+        while True:
+            self.reserve(session_id).result()
+            place = self._places.get(session_id)
+            if place is None:
+                continue  # closed in between
+            with place.lock:
+                if self._places.get(session_id) is place:
+                    return self._execute(place, code, seconds)
+
+    def _execute(self, place: _Place, code: str, seconds: float) -> Outcome:
+        restarted = False
+        if place.session is not None and not place.session.alive:
+            place.session.close()
+            place.session, restarted = None, True
+        if place.session is None:
+            place.session = self._start()
+        outcome = place.session.execute(code, seconds)
+        if outcome.ended:
+            place.session = None  # the outcome has told so
         if restarted:
             outcome.text = _RESTARTED + outcome.text
         return outcome
@@ -272,10 +289,10 @@ class Sessions:
             if place.session is not None:
                 place.session.close()
                 place.session = None
-        with self._mutex:
-            if self._places.get(session_id) is place:
-                del self._places[session_id]
-            self._admit()
+            with self._mutex:
+                if self._places.get(session_id) is place:
+                    del self._places[session_id]
+                self._admit()
 
     def close_all(self) -> None:
         """End all sessions, whatever runs there."""
@@ -299,7 +316,11 @@ def _close_all(places: dict[SessionId, _Place]) -> None:
         with contextlib.suppress(KeyError):
             _, place = places.popitem()
             if (session := place.session) is not None:
-                session.close()
+                session.kill()
+            with place.lock:  # which the call that was running gives up now
+                if place.session is not None:
+                    place.session.close()
+                    place.session = None
 
 
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
