@@ -6,6 +6,9 @@ The text is the long description in lagent's wheel: the file that ``LAGENT_UPSTR
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
+import importlib.metadata
 import json
 import os
 import re
@@ -21,6 +24,7 @@ from typing import Any
 import pytest
 
 import lagent.llms
+from lagent.errors import ComponentLoadError
 
 _RELEASE = "lagent==0.5.0rc3"
 _BLOCK = re.compile(r"^(?P<fence>`{3,})(?P<language>\w*)\n(?P<code>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL)
@@ -159,3 +163,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "distribution"),
+    [
+        ("lagent.llms.vllm_wrapper", "AsyncVllmModel", "lagent-vllm"),
+        ("lagent.llms.lmdeploy_wrapper", "LMDeployPipeline", "lagent-lmdeploy"),
+        ("lagent.agents.stream", "PLUGIN_CN", "lagent-internlm"),
+    ],
+)
+def test_the_modules_of_the_examples_are_there(module: str, name: str, distribution: str) -> None:
+    installed = {each.name for each in importlib.metadata.distributions()}
+    missing = pytest.raises(ComponentLoadError, match=f"pip install {distribution}")
+    with contextlib.nullcontext() if distribution in installed else missing:
+        assert getattr(importlib.import_module(module), name)

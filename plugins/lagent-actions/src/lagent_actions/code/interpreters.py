@@ -113,6 +113,7 @@ class IPythonInterpreter(_CodeAction):
         work_dir: where images are saved.
         max_out_len: how many characters of a result are kept.
         max_kernels: how many kernels there may be at once; a session beyond that waits until another one is closed.
+        reuse_kernel, startup_rate, connection_dir: of lagent 0.5; have no effect, as no kernel serves two sessions.
         description, parser: see :class:`lagent.actions.BaseAction`.
         limits, backend: see :class:`Limits` and :class:`lagent_actions.code.process.Process`.
     """
@@ -127,6 +128,9 @@ class IPythonInterpreter(_CodeAction):
         *,
         max_out_len: int = 32768,
         max_kernels: int | None = None,
+        reuse_kernel: bool = True,
+        startup_rate: int = 32,
+        connection_dir: str | None = None,
         limits: Limits | None = None,
         backend: Backend = "process",
     ) -> None:
