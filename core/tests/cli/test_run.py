@@ -91,3 +91,18 @@ def test_an_error_of_the_model_is_told(lagent: Any, config: Any) -> None:
     assert code != 0
     assert out.splitlines() == ["user: What is 1 + 2?"]
     assert err == "lagent: the script of echo has 0 answers, this is request 1\n"
+
+
+def test_reasoning_is_shown_and_a_call_without_text_has_no_line(lagent: Any, config: Any) -> None:
+    silent = call("sum_of", a=1, b=2) | {"content": "", "reasoning": "I had better compute."}
+    _, out, _ = lagent("run", config(silent, "It is 3."), "What is 1 + 2?")
+    assert out.splitlines()[1:3] == ["ToolAgent: I had better compute.", "  → sum_of {'a': 1, 'b': 2}"]
+    _, out, _ = lagent("run", config(silent | {"reasoning": None}, "It is 3."), "What is 1 + 2?")
+    assert out.splitlines()[1] == "  → sum_of {'a': 1, 'b': 2}"
+
+
+def test_hooks_do_not_make_the_answer_come_twice(lagent: Any, tmp_path: Path) -> None:
+    agent = {"type": "agent", "llm": {"type": "echo", "answers": ["Yes."]}, "hooks": ["logger"]}
+    (tmp_path / "agent.json").write_text(json.dumps({"agent": agent}))
+    _, out, _ = lagent("run", tmp_path / "agent.json", "Well?")
+    assert out.count("Agent: Yes.") == 1

@@ -37,7 +37,7 @@ _KINDS = {
 }
 """The arguments of agents that are components, with their kinds."""
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 def load_agent(file: str | Path | None = None) -> Any:
@@ -69,13 +69,13 @@ class _Source:
     name: str
     text: str
 
-    def error(self, path: Path_, problem: str) -> ConfigurationError:
+    def error(self, path: KeyPath, problem: str) -> ConfigurationError:
         """The error that tells file, line (if it can be found), key and ``problem``."""
         line = self._line(path)
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
         return ConfigurationError(f"{self.name}, {f'line {line}, ' if line else ''}{key}: {problem}")
 
-    def _line(self, path: Path_) -> int | None:
+    def _line(self, path: KeyPath) -> int | None:
         """The line that begins with the last key of ``path`` or, failing that, one that stands above it."""
         found, lines = None, self.text.splitlines()
         for key in (re.escape(part) for part in path if isinstance(part, str)):
@@ -147,7 +147,7 @@ def _agent(table: dict[str, Any], source: _Source) -> Any:
         return _made(lambda: registry.create("agents", arguments, trusted=False), ("agent",), source, table)
 
 
-def _component(kind: str, spec: Any, path: Path_, source: _Source) -> Any:
+def _component(kind: str, spec: Any, path: KeyPath, source: _Source) -> Any:
     if isinstance(spec, list):
         return [_component(kind, item, (*path, place), source) for place, item in enumerate(spec)]
     made = _made(lambda: registry.create(kind, spec, trusted=False), path, source, spec)
@@ -155,7 +155,7 @@ def _component(kind: str, spec: Any, path: Path_, source: _Source) -> Any:
     return spec if isinstance(made, Memory) else made
 
 
-def _made(make: Callable[[], Any], path: Path_, source: _Source, spec: Any = None) -> Any:
+def _made(make: Callable[[], Any], path: KeyPath, source: _Source, spec: Any = None) -> Any:
     """What ``make`` gives; errors tell the place in the file, and the key of ``spec`` if they quote it or its value."""
     try:
         return make()

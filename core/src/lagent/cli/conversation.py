@@ -34,10 +34,14 @@ def ask(
                 message = next(stream, None)
             if message is None:
                 return messages
+            if messages and message == messages[-1]:
+                continue  # the answer of an agent's child is the agent's answer too
             show(message)
+            if message.stream_state == AgentStatusCode.STREAM_ING:
+                waited_for = ""  # its line is being written, and is not to be disturbed
+                continue
             waited_for = message.content.name if isinstance(message.content, FunctionCall) else "the model"
-            if message.stream_state != AgentStatusCode.STREAM_ING:
-                messages.append(message)
+            messages.append(message)
 
 
 def failure_of(message: AgentMessage) -> str | None:
@@ -99,37 +103,38 @@ class Transcript:
     def __init__(self, stream: IO[str] | None = None) -> None:
         self._console = Console(file=stream or sys.stdout)
         self._text = ""
-        self._last: AgentMessage | None = None
+        self._open = False
 
     def show(self, message: AgentMessage) -> None:
-        """Write what is new in ``message``: text as it grows, a tool call, or a tool's result."""
-        if message == self._last:
-            return  # the answer of an agent's child is the agent's answer too
+        """Write what is new in ``message``: reasoning and text as they grow, a tool call, or a tool's result."""
         if message.type == "tool":
             self._show_tool(message)
         else:
             self._show_text(message)
-        self._last = message
 
     def line(self, text: str, style: str | None = None) -> None:
         """Write one line."""
         self._out(f"{text}\n", style)
 
     def end(self) -> None:
-        """End the line that is being written, if an answer was interrupted."""
-        if self._text:
+        """End the line that is being written, if there is one."""
+        if self._open:
             self._out("\n")
-        self._text = ""
+        self._text, self._open = "", False
 
     def _show_text(self, message: AgentMessage) -> None:
         text = message.content if isinstance(message.content, str) else str(to_data(message.content))
+        growing = message.stream_state == AgentStatusCode.STREAM_ING
+        reasoning = (message.extra_info or {}).get("reasoning") if growing else None
         if not text.startswith(self._text):  # an attempt that could not be parsed, and another
             self.end()
-        if not self._text:
+        if not self._open and (text or reasoning):
             self._out(f"{message.sender}: ", "bold")
+            self._open = True
+        self._out(reasoning or "", "dim")
         self._out(text[len(self._text) :])
         self._text = text
-        if message.stream_state != AgentStatusCode.STREAM_ING:
+        if not growing:
             self.end()
 
     def _show_tool(self, message: AgentMessage) -> None:
