@@ -121,15 +121,17 @@ def test_cap_holds_across_threads(server: Server, make: Any) -> None:
 def test_cap_holds_across_event_loops(server: Server) -> None:
     server.play(Reply([0.1, *answer().steps]))
     model = AsyncGPTAPI("m", api_base=server.url, key="x", retry=0, max_concurrency=2)
-    finished = threading.Barrier(3)
+    answered, closed = threading.Barrier(3), threading.Barrier(3)
 
-    async def use() -> None:
+    async def use(number: int) -> None:
         assert await asyncio.gather(*(model.chat(ASK) for _ in range(3))) == ["Hello"] * 3
-        await asyncio.to_thread(finished.wait)
-        await model.close()
+        await asyncio.to_thread(answered.wait)
+        if number == 0:
+            await model.close()  # on the other loops too, which have to run until then
+        await asyncio.to_thread(closed.wait)
 
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: asyncio.run(use()), range(3)))
+        list(pool.map(lambda number: asyncio.run(use(number)), range(3)))
     assert server.peak == 2
 
 

@@ -79,6 +79,10 @@ def test_status(server: Server, make: Any, ask: Any, status: int, error: type[Mo
         ("This model's maximum context length is 2048 tokens. However, you requested 4000 tokens.", "context_length_exceeded"),
         ("the request exceeds the available context size, try increasing it", None),
         ("The prompt is too long: 5000 tokens", None),
+        ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", None),
+        ("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096", None),
+        ("Your input exceeds the context window of this model.", None),
+        ("Input length (3021) must be smaller than the model context length (2048).", None),
         ("Requested token count exceeds the model's maximum context length of 8192 tokens.", None),
     ],
 )

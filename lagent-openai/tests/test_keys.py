@@ -182,6 +182,12 @@ def test_keys_never_show(
     assert [place for place, text in shown.items() if KEY in text] == []
 
 
+def test_a_stand_in_for_a_key_leaves_messages_readable(server: Server, make: Any) -> None:
+    server.play(failure(400, "the text exceeds 10 words"))
+    with pytest.raises(ModelError, match="the text exceeds"):
+        make(key="x").chat(ASK)
+
+
 def test_password_in_a_url_does_not_show(server: Server, make: Any) -> None:
     server.play(failure(500))
     model = make(api_base=server.url.replace("http://", "http://user:pass-word@"))

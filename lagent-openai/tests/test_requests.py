@@ -96,6 +96,12 @@ def test_unknown_parameter_goes_through_in_extra_body(server: Server, make: Any)
     assert sent(server)["top_k"] == 7
 
 
+def test_parameter_that_is_no_json(server: Server, make: Any) -> None:
+    with pytest.raises(ModelConfigurationError, match="JSON"):
+        make(dialect="openai").chat(ASK, logit_bias={1, 2})
+    assert server.requests == []
+
+
 def test_the_lagent_name_is_suggested(make: Any) -> None:
     with pytest.raises(ModelConfigurationError, match="did you mean 'max_new_tokens'"):
         make(dialect="openai").chat(ASK, max_tokens=5)

@@ -28,6 +28,9 @@ OPENAI_API_BASE = "https://api.openai.com/v1"
 
 Key = str | Callable[[], str | Awaitable[str]] | None
 
+_SHORTEST = 4
+"""What is shorter is no key but a stand-in for one, and may be part of any word."""
+
 _REST = 5.0
 """Seconds that an endpoint is passed over after a rate limit that does not say for how long."""
 
@@ -59,7 +62,8 @@ class Endpoint:
     @property
     def server(self) -> str:
         """The base URL as messages may show it, without user and password."""
-        return self.base_url.replace(f"{urlsplit(self.base_url).netloc.rpartition('@')[0]}@", "", 1)
+        parts = urlsplit(self.base_url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     @property
     def root(self) -> str:
@@ -98,7 +102,7 @@ class Endpoints:
                     f"{name} has {len(values)} entries where another list has {count}: give one, or one for each"
                 )
         self._all = [Endpoint(_at(urls, i), _at(keys, i), _at(orgs, i)) for i in range(count)]
-        self._secrets = {one.reveal() for one in keys if isinstance(one, Secret)}
+        self._secrets = {one.reveal() for one in keys if isinstance(one, Secret)} | {urlsplit(url).password or "" for url in urls}
         self._timeout = httpx2.Timeout(None, connect=limits.connect)
         self._proxies = proxies
         self._turn = 0
@@ -184,7 +188,8 @@ class Endpoints:
     def scrub(self, text: str) -> str:
         """``text`` without the keys that it may hold."""
         for secret in self._secrets:
-            text = text.replace(secret, "***")
+            if len(secret) >= _SHORTEST:
+                text = text.replace(secret, "***")
         return text
 
     async def aclose(self) -> None:

@@ -26,7 +26,7 @@ __all__ = ["model_error", "retry_after"]
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|max|available) (model |context )?(context|length|window|size)"
-    r"|context (window|size|length)|(prompt|input).{0,40} (is )?too (long|large)|longer than the maximum|max_model_len",
+    r"|context (window|size|length)|(prompt|input).{0,40} (is )?too (long|large)|longer than the maximum|max_model_len|tokens \+ `max_new_tokens` must be",
     re.IGNORECASE,
 )
 _NO_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "account_deactivated")

@@ -120,7 +120,7 @@ class GPTAPI(BaseLLM):
         """Close the connections."""
         return Call(self._endpoints.aclose).run()
 
-    # One implementation for both colours: a synchronous driver awaits it on the private event loop of lagent.flow.
+    # One implementation for both colours: a synchronous driver awaits it on a private event loop.
 
     async def _complete(self, request: ModelRequest) -> ModelResponse:
         async with self._limiter.slot():
@@ -199,6 +199,8 @@ class GPTAPI(BaseLLM):
                 self._api = "responses"
                 return await self._send_to(endpoint, request, stream)
             raise self._endpoints.model_error(endpoint, error) from error
+        except TypeError as error:
+            raise ModelConfigurationError(f"the request cannot be written as JSON: {error}") from error
         return _Sent(endpoint, api, dialect, answer)
 
     async def _dialect_at(self, endpoint: Endpoint, client: openai.AsyncOpenAI) -> Dialect:

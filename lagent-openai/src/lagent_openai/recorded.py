@@ -171,10 +171,11 @@ class Cassette:
 
 
 def _documents(path: Path) -> list[Data]:
-    text, position, found = path.read_text(encoding="utf-8"), 0, []
+    text, position, found = path.read_text(encoding="utf-8").rstrip(), 0, []
     decoder = json.JSONDecoder()
-    while position < len(text.rstrip()):
-        position += len(text[position:]) - len(text[position:].lstrip())
+    while position < len(text):
+        while text[position].isspace():
+            position += 1
         try:
             document, position = decoder.raw_decode(text, position)
             found.append({"request": document["request"], **document})
