@@ -5,7 +5,8 @@
 500 distributions are laid out as pip leaves them, 100 of them plugins with eleven entry points each, whose modules raise an error when
 they are imported. In fresh interpreters, in turn: the standard library's ``entry_points()``, and the registry listing every kind. Then one
 component is got, and ``lagent plugins`` is run. Times are the least of several runs. Exits with 1 if the listing takes more than 1.5
-times the bare scan, if a plugin was imported that nobody asked for, or if the command takes more than a second.
+times the bare scan, if a plugin was imported that nobody asked for, or if the command takes more than a second of processor time (which
+is what it takes on a machine that does nothing else).
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ def main() -> int:
         bare, listing = run(BARE, folder), run(LISTING, folder)
         for _ in range(RUNS - 1):
             bare, listing = min(bare, run(BARE, folder), key=seconds), min(listing, run(LISTING, folder), key=seconds)
-        command = min(wall([sys.executable, "-m", "lagent", "plugins", "--json"], folder) for _ in range(RUNS))
+        command, wall = map(
+            min, zip(*(cost([sys.executable, "-m", "lagent", "plugins"], folder) for _ in range(RUNS)), strict=True)
+        )
     times = seconds(listing) / seconds(bare)
     print(f"entry_points()           {seconds(bare) * 1000:7.1f} ms")
     print(f"listing every kind       {seconds(listing) * 1000:7.1f} ms   {times:.2f} times that, at most {MOST_TIMES} is allowed")
-    print(f"lagent plugins           {command * 1000:7.1f} ms   at most {MOST_SECONDS * 1000:.0f} is allowed")
+    print(
+        f"lagent plugins           {command * 1000:7.1f} ms   at most {MOST_SECONDS * 1000:.0f} is allowed ({wall * 1000:.1f} ms by the clock)"
+    )
     print(f"imported by listing {listing['found']} components: {listing['imported'] or 'none'}; by getting one: {listing['got']}")
     clean = not listing["imported"] and listing["got"] == ["plugin_0"]
     return 0 if times <= MOST_TIMES and command <= MOST_SECONDS and clean else 1
@@ -86,10 +91,13 @@ def run(program: str, folder: str) -> dict[str, object]:
     return result
 
 
-def wall(command: list[str], folder: str) -> float:
-    start = time.perf_counter()
+def cost(command: list[str], folder: str) -> tuple[float, float]:
+    """Seconds of processor time, and by the clock, that a command takes."""
+    before, start = os.times(), time.perf_counter()
     subprocess.run(command, env=environment(folder), stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return used, time.perf_counter() - start
 
 
 def environment(folder: str) -> dict[str, str]:
