@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lagent.agents import Agent, AsyncAgent, AsyncStreamingAgent, Sequential, StreamingAgent, ToolAgent
-from lagent.errors import ConfigurationError, SessionBusyError, SessionRequiredError
+from lagent.errors import ConfigurationError, SessionBusyError, SessionRequiredError, StateError
 from lagent.hooks import Hook
+from lagent.memory import Memory
 from lagent_echo import AsyncEchoModel, EchoModel
 
 
@@ -174,8 +175,9 @@ class TestClosing:
 
             def session_closed(self, agent: Any, session_id: Any) -> None:
                 events.append(("closed", session_id))
+                assert agent is watched
 
-        agent = variant.cls("Agent")(model, hooks=[Watch()])
+        watched = agent = variant.cls("Agent")(model, hooks=[Watch()])
         with agent.session("user-42") as session:
             assert variant.call(session, "hi").content == "hi"
             assert [m.content for m in session.memory.get_memory()] == ["hi", "hi"]
@@ -238,6 +240,16 @@ class TestClosing:
         agent.close_session("b")
         assert not agent._sessions._used
 
+    def test_only_as_many_and_only_those_that_are_idle(self) -> None:
+        agent = Agent(EchoModel(), max_sessions=3, idle_seconds=60)
+        for session_id in "abcd":
+            agent("x", session_id=session_id)
+        assert agent.llm.closed_sessions == ["a"]
+        idle = Agent(EchoModel(), idle_seconds=60)
+        for session_id in "abcabc":
+            idle("x", session_id=session_id)
+        assert idle.llm.closed_sessions == []
+
     async def test_a_session_in_use_is_never_closed(self) -> None:
         agent = AsyncAgent(AsyncEchoModel(delay=0.02), max_sessions=1)
         await agent("x", session_id="a")
@@ -266,6 +278,54 @@ class TestClosing:
         chain("y", session_id="b")
         assert [m.content for m in inner.memory.get_memory("a")] == ["x", "x"]
         inner._sessions.leave("a")
+
+
+class TestHandle:
+    def test_passes_everything_on_to_its_session(self) -> None:
+        model = EchoModel()
+        chain = Sequential(Agent(model), Agent(model))
+        handle = chain.session("s")
+        assert handle("x", exit_at=0, temperature=0.25).content == "x"
+        assert model.requests[0].params["temperature"] == 0.25
+        assert len(model.requests) == 1
+        state = handle.state_dict()
+        assert [m["content"] for m in state["memory"]] == ["x", "x"]
+        with pytest.raises(ZeroDivisionError), handle.atomic():
+            handle("y")
+            raise ZeroDivisionError
+        assert handle.state_dict() == state
+        handle.reset(keypath="0")
+        assert [len(messages) for messages in list(handle.state_dict().values())[1:]] == [2, 0, 0]
+        handle.load_state_dict(state)
+        handle.reset(recursive=True)
+        assert [len(messages) for messages in list(handle.state_dict().values())[1:]] == [0, 0, 0]
+        del state["0.memory"]
+        with pytest.raises(StateError, match="missing keys: 0.memory"):
+            handle.load_state_dict(state)
+        assert handle.load_state_dict(state, strict=False).missing_keys == ["0.memory"]
+        assert chain.memory.sessions() == ["s"]
+
+    def test_the_model_of_an_atomic_block_may_be_stored(self, variant: Any) -> None:
+        waits: list[int] = []
+
+        class Slow(Memory):
+            blocking = True
+
+            def restore(self, mark: Any) -> None:
+                waits.append(threading.get_ident())
+                super().restore(mark)
+
+        agent = variant.cls("Agent")(variant.model(), memory=Slow)
+
+        async def main() -> None:
+            async with agent.atomic("s"):
+                agent.memory.add("x", session_id="s")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(main())
+        assert agent.memory.get_memory("s") == []
+        assert waits != [threading.get_ident()]
 
 
 class TestReset:
