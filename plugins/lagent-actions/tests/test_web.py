@@ -391,6 +391,26 @@ def test_arxiv(server: Any, cls: Any) -> None:
     client._session.close()
 
 
+def test_what_ddgs_gives_and_how_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ddgs.exceptions import DDGSException
+
+    asked = []
+
+    def text(self: Any, query: str, **options: Any) -> Any:
+        asked.append((query, options["max_results"]))
+        if query == "fail":
+            raise DDGSException("No results found.")
+        return [{"href": "http://d.org", "body": "b", "title": "D"}, {"href": "http://youtube.com/v", "body": "", "title": ""}]
+
+    monkeypatch.setattr("ddgs.ddgs.DDGS.text", text)
+    monkeypatch.setattr("lagent_actions.web.engines.time.sleep", lambda _: None)
+    browser = WebBrowser(topk=2)
+    assert browser.search("'q'") == {0: {"url": "http://d.org", "summ": "b", "title": "D"}}
+    assert asked == [("q", 4)]
+    with pytest.raises(Exception, match="No results found"), pytest.warns(UserWarning, match="failed"):
+        browser.search("fail")
+
+
 @pytest.mark.skipif("LAGENT_TEST_INTERNET" not in os.environ, reason="asks DuckDuckGo; set LAGENT_TEST_INTERNET to do so")
 def test_duckduckgo() -> None:
     assert WebBrowser(topk=3).search("Python programming language")
