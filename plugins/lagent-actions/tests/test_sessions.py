@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -159,6 +160,21 @@ async def test_more_sessions_than_kernels_wait_for_each_other(folders: Path) -> 
 
     assert await asyncio.gather(*map(solve, range(3))) == ["0", "1", "2"]
     assert most == 1
+
+
+def test_a_program_with_many_open_files_can_run_code(folders: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened = [os.dup(0) for _ in range(1100)]
+    action = IPythonInteractive()
+    try:
+        assert max(opened) > 1023
+        assert text(action.run("1 + 1")) == "2"
+    finally:
+        action.close()
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_closing_everything_ends_what_runs(folders: Path) -> None:

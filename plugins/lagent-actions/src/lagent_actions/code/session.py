@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
@@ -117,7 +117,7 @@ class LightSession:
         try:
             self._send(json.dumps(request).encode() + b"\n", deadline)
             while True:
-                ready, _, _ = select.select([self._responses, self._output], [], [], max(deadline - time.monotonic(), 0))
+                ready = _ready((self._responses, self._output), select.POLLIN, deadline)
                 if self._output in ready:
                     self._read_output(output)
                 if self._responses in ready:
@@ -162,8 +162,7 @@ class LightSession:
         os.set_blocking(self._requests, False)
         rest = memoryview(data)
         while rest:
-            _, ready, _ = select.select([], [self._requests], [], max(deadline - time.monotonic(), 0))
-            if not ready:
+            if not _ready((self._requests,), select.POLLOUT, deadline):
                 raise TimeoutError
             rest = rest[os.write(self._requests, rest) :]
 
@@ -189,6 +188,14 @@ class LightSession:
         code = self._process.close()
         self._close_pipes()
         return Outcome(clipped(str(output), self._most), error=ended_text(reason, code), ended=True)
+
+
+def _ready(descriptors: Iterable[int], event: int, deadline: float) -> set[int]:
+    """Those of the file descriptors for which an event, or an end, comes before the deadline."""
+    poll = select.poll()  # not select(), which takes no numbers above 1023
+    for descriptor in descriptors:
+        poll.register(descriptor, event)
+    return {descriptor for descriptor, _ in poll.poll(max(deadline - time.monotonic(), 0) * 1000)}
 
 
 def ended_text(reason: str, code: int | None) -> str:
