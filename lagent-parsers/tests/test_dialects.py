@@ -107,7 +107,7 @@ def test_hostile_text_raises_nothing_and_is_kept(name: str) -> None:
             if isinstance(parsed, ParsedResponse) and not (parsed.tool_calls or parsed.reasoning or parsed.value or parsed.error):
                 kept = "".join(parsed.content.split())
                 markers = {*dialect.hidden, *dialect.section, *dialect.stop, dialect.before, dialect.lead} if dialect else set()
-                assert kept or any(marker and marker in text for marker in markers)
+                assert kept or not text.strip() or any(marker and marker in text for marker in markers)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
@@ -117,7 +117,7 @@ def test_ten_megabytes_of_one_character(name: str) -> None:
     text = "x" + first * 10_000_000
     parsed = parser.parse_response(text)
     if isinstance(parser, DialectParser):
-        assert parsed.content == text
+        assert text in (parsed.content, parsed.reasoning)
 
 
 def made(name: str) -> Any:

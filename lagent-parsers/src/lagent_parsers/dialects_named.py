@@ -53,7 +53,7 @@ class DeepSeekV3Parser(DialectParser):
             Block(
                 "<｜tool▁call▁begin｜>",
                 NamedCall(
-                    r"\s*(?:\w+\s*<｜tool▁sep｜>)?\s*(?P<name>[^\s<{`]+)\s*(?:```(?:json)?)?",
+                    r"\s*(?:\w+\s*<｜tool▁sep｜>\s*)?(?P<name>[^\s<{`]+)\s*(?:```(?:json)?)?",
                     "function<｜tool▁sep｜>{name}\n```json\n{arguments}\n```",
                     footer="```",
                 ),
@@ -145,7 +145,7 @@ class FunctionaryV32Parser(DialectParser):
 
 
 _HARMONY_CALL = NamedCall(
-    r"(?:functions\.)?(?P<name>[^\s<]+).*?<\|message\|>",
+    r"(?:functions\.)?(?P<name>[^\s<]+)(?=[\s<]).*?<\|message\|>",
     "functions.{name}<|channel|>commentary <|constrain|>json<|message|>{arguments}",
     text=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ _LENIENT = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__, strict=False)
 _BETWEEN = re.compile(r"[\s,;]*")
 _FENCE = re.compile(r"\s*```\w*")
 
-_DEEPEST_REPAIR, _LONGEST_REPAIR = 64, 1_000_000
-"""What json-repair is given: its cost grows with the square of the unclosed brackets."""
+_BRACKET = re.compile(r"[{}\[\]()]")
+_DEEPEST_REPAIR, _QUOTES_REPAIR, _LONGEST_REPAIR = 64, 400, 1_000_000
+"""What json-repair is given at most: its cost grows with the square of the nesting and of the number of typographic quotes."""
 
 
 def read_values(text: str, repair: bool = True) -> tuple[list[Any], bool]:
@@ -35,10 +37,10 @@ def read_values(text: str, repair: bool = True) -> tuple[list[Any], bool]:
         ValueError: it is no JSON, not even malformed, or nested too deeply.
     """
     if fence := _FENCE.match(text):
-        return read_values(text[fence.end() :].rstrip().removesuffix("```"), repair)[0], False
+        text = text[fence.end() :].rstrip().removesuffix("```")
     for decoder in (_STRICT, _LENIENT) if repair else (_STRICT,):
         try:
-            return _sequence(decoder, text), decoder is _STRICT
+            return _sequence(decoder, text), decoder is _STRICT and not fence
         except (ValueError, RecursionError) as error:
             problem = str(error)
     if not repair:
@@ -62,8 +64,9 @@ def _skip(text: str, at: int) -> int:
 
 
 def _repaired(text: str, problem: str) -> Any:
-    depth = sum(map(text.count, "{[")) - sum(map(text.count, "}]"))
-    if depth > _DEEPEST_REPAIR or len(text) > _LONGEST_REPAIR:
+    depths = itertools.accumulate(1 if found.group() in "{[(" else -1 for found in _BRACKET.finditer(text))
+    quotes = text.count("“") + text.count("”")
+    if max(depths, default=0) > _DEEPEST_REPAIR or quotes > _QUOTES_REPAIR or len(text) > _LONGEST_REPAIR:
         raise ValueError(problem)
     try:
         value = json_repair.loads(text, skip_json_loads=True)
@@ -76,7 +79,6 @@ def _repaired(text: str, problem: str) -> Any:
 
 _OPENING = re.compile(r"[{\[]")
 _FENCED = re.compile(r"```\w*\s*(?=[{\[])")
-_BRACKET = re.compile(r"[{}\[\]]")
 _CANDIDATES = 8
 
 
@@ -109,7 +111,7 @@ def _closing(text: str, place: int) -> int:
     """Where the brackets that open at ``place`` are closed, or the end."""
     depth = 0
     for found in _BRACKET.finditer(text, place):
-        depth += 1 if found.group() in "{[" else -1
+        depth += 1 if found.group() in "{[(" else -1
         if depth == 0:
             return found.end()
     return len(text)

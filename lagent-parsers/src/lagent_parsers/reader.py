@@ -228,8 +228,11 @@ class DialectStream(ParserStream):
                 return  # a begin marker in place of the end marker of the last call
             value = region.call_so_far(afresh=True)
             if value is not None or region.line_start:
+                if value is None and region.body().strip():
+                    self._content.add(region.text())
+                else:
+                    self._content.structure()
                 self._value = value
-                self._content.structure()
                 self._note(ParseStatus.PARTIAL, f"the answer ends within a tool call: {error}")
                 return
         except ValueError as error:
