@@ -5,25 +5,30 @@ from typing import Any
 
 import pytest
 
-from lagent.actions import Calculator
 from lagent.errors import ModelConfigurationError
 from lagent.schema import ModelResponse, ResponseBuilder
 from lagent_llamacpp import AsyncLlamaCppModel, LlamaCppModel
 
 
-def tool(name: str, description: str, *examples: dict[str, Any], **properties: Any) -> dict[str, Any]:
+def tool(name: str, description: str, /, *examples: dict[str, Any], **properties: Any) -> dict[str, Any]:
     parameters = {"type": "object", "properties": properties, "required": list(properties)}
     function = {"name": name, "description": description, "parameters": parameters, "examples": list(examples)}
     return {"type": "function", "function": function}
 
 
-CALCULATOR = tool("calculator", "Calculates.", *Calculator.examples, expression={"type": "string"})
 GREET = tool(
     "greet",
     "Greets a person.",
     {"question": "Say hello to Bob.", "arguments": {"name": "Bob"}, "result": "done", "answer": "I have greeted Bob."},
     {"question": "Greet Maria from me.", "arguments": {"name": "Maria"}, "result": "done", "answer": "I have greeted Maria."},
     name={"type": "string"},
+)
+TIMER = tool(
+    "timer",
+    "Sets a timer.",
+    {"question": "Set a timer for 5 minutes.", "arguments": {"minutes": 5}, "result": "12:05", "answer": "It rings at 12:05."},
+    {"question": "Wake me in 20 minutes.", "arguments": {"minutes": 20}, "result": "09:40", "answer": "It rings at 09:40."},
+    minutes={"type": "integer"},
 )
 
 
@@ -47,48 +52,48 @@ def after(messages: list[dict[str, Any]], response: ModelResponse, result: str) 
 
 
 def test_call_and_answer(llm: LlamaCppModel) -> None:
-    messages = ask("What is 51 + 61?")
-    called = llm.chat(messages, tools=[CALCULATOR])
+    messages = ask("Set a timer for 35 minutes.")
+    called = llm.chat(messages, tools=[TIMER])
     assert called.finish_reason == "tool_calls"
-    assert [call.name for call in called.tool_calls] == ["calculator"]
-    assert json.loads(called) == {"name": "calculator", "arguments": called.tool_calls[0].arguments}
-    answered = llm.chat(after(messages, called, "112"), tools=[CALCULATOR])
+    assert [(call.name, call.arguments) for call in called.tool_calls] == [("timer", {"minutes": 35})]
+    assert json.loads(called) == {"name": "timer", "arguments": {"minutes": 35}}
+    answered = llm.chat(after(messages, called, "17:15"), tools=[TIMER])
     assert answered.tool_calls == []
-    assert "112" in answered
+    assert "17:15" in answered
     assert answered == answered.strip()
 
 
 def test_streaming_gives_the_same(llm: LlamaCppModel) -> None:
     builder = ResponseBuilder()
-    chunks = [builder.add(chunk) for chunk in llm.stream_chat(ask("What is 51 + 61?"), tools=[CALCULATOR])]
-    whole = llm.chat(ask("What is 51 + 61?"), tools=[CALCULATOR])
+    chunks = [builder.add(chunk) for chunk in llm.stream_chat(ask("Wake me in 45 minutes."), tools=[TIMER])]
+    whole = llm.chat(ask("Wake me in 45 minutes."), tools=[TIMER])
     assert builder.response().content == whole
     assert builder.response().tool_calls[0].arguments == whole.tool_calls[0].arguments
     assert sum(chunk.finish_reason is not None for chunk in chunks) == 1
 
 
+@pytest.mark.engine
 async def test_asynchronous(async_llm: AsyncLlamaCppModel) -> None:
-    called = await async_llm.chat(ask("What is 51 + 61?"), tools=[CALCULATOR, GREET])
-    assert called.tool_calls[0].name == "calculator"
+    called = await async_llm.chat(ask("Wake me in 45 minutes."), tools=[TIMER, GREET])
+    assert called.tool_calls[0].name == "timer"
 
 
-@pytest.mark.parametrize(("question", "name"), [("What is 51 + 61?", "calculator"), ("Please say hello to Peter.", "greet")])
+@pytest.mark.parametrize(("question", "name"), [("Wake me in 45 minutes.", "timer"), ("Please say hello to Peter.", "greet")])
 def test_the_tool_that_fits_is_chosen(llm: LlamaCppModel, question: str, name: str) -> None:
-    assert [call.name for call in llm.chat(ask(question), tools=[CALCULATOR, GREET]).tool_calls] == [name]
+    assert [call.name for call in llm.chat(ask(question), tools=[TIMER, GREET]).tool_calls] == [name]
 
 
 def test_no_tool_where_none_fits(llm: LlamaCppModel) -> None:
-    response = llm.chat(ask("Hello!"), tools=[CALCULATOR, GREET])
+    response = llm.chat(ask("Who painted the Mona Lisa?"), tools=[TIMER], max_new_tokens=8)
     assert response.tool_calls == []
     assert response.content
 
 
 def test_tool_choice(llm: LlamaCppModel) -> None:
-    tools = [CALCULATOR, GREET]
-    assert llm.chat(ask("Hello!"), tools=tools, tool_choice="required").tool_calls
+    assert llm.chat(ask("Hello!"), tools=[TIMER], tool_choice="required").tool_calls
     named = {"type": "function", "function": {"name": "greet"}}
-    assert llm.chat(ask("What is 51 + 61?"), tools=tools, tool_choice=named).tool_calls[0].name == "greet"
-    assert llm.chat(ask("What is 51 + 61?"), tools=tools, tool_choice="none").tool_calls == []
+    assert llm.chat(ask("Wake me in 45 minutes."), tools=[TIMER, GREET], tool_choice=named).tool_calls[0].name == "greet"
+    assert llm.chat(ask("Wake me in 45 minutes."), tools=[TIMER], tool_choice="none", max_new_tokens=8).tool_calls == []
 
 
 @pytest.mark.parametrize("wanted", ["always", {"type": "function", "function": {"name": "sing"}}, {}])
@@ -116,37 +121,42 @@ def test_a_tool_without_examples(llm: LlamaCppModel) -> None:
 
 
 def test_a_call_that_does_not_end(llm: LlamaCppModel) -> None:
-    response = llm.chat(ask("What is 51 + 61?"), tools=[CALCULATOR], max_new_tokens=3)
+    response = llm.chat(ask("Greet Alexandria."), tools=[GREET], tool_choice="required", max_new_tokens=3)
     assert response.finish_reason == "length"
     assert isinstance(response.tool_calls[0].arguments, str)
 
 
 def test_earlier_turns_and_the_system_prompt_count(llm: LlamaCppModel) -> None:
-    messages = [{"role": "system", "content": "You are a calculator."}, *ask("What is 51 + 61?")]
-    called = llm.chat(messages, tools=[CALCULATOR])
-    messages = [*after(messages, called, "112"), {"role": "assistant", "content": "The answer is 112."}, *ask("What is 19 + 20?")]
-    assert "19" in str(llm.chat(messages, tools=[CALCULATOR]).tool_calls[0].arguments)
+    messages = [{"role": "system", "content": "You set timers."}, *ask("Wake me in 45 minutes.")]
+    first = llm.chat(messages, tools=[TIMER])
+    messages = [
+        *after(messages, first, "10:05"),
+        {"role": "assistant", "content": "It rings at 10:05."},
+        *ask("Set a timer for 8 minutes."),
+    ]
+    second = llm.chat(messages, tools=[TIMER])
+    assert second.tool_calls[0].arguments == {"minutes": 8}
+    assert second.usage.prompt_tokens > first.usage.prompt_tokens
 
 
 def test_usage_counts_all_completions(llm: LlamaCppModel) -> None:
-    usage = llm.chat(ask("What is 51 + 61?"), tools=[CALCULATOR, GREET]).usage
-    assert usage is not None
-    assert usage.prompt_tokens > usage.cached_tokens > 0
+    usage = llm.chat(ask("Wake me in 45 minutes."), tools=[TIMER]).usage
+    assert usage.prompt_tokens > usage.cached_tokens > 100
 
 
-def test_a_template_that_knows_tools_is_used() -> None:
+def test_a_template_that_knows_tools_gets_them() -> None:
     template = (
-        "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }} Call one as <tool_call>\n"
-        '{"name": …, "arguments": …}\n</tool_call><|im_end|>\n{% endif %}'
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>\n"
+        "{% if tools %}Call one of {{ tools | tojson }} as <tool_call>\n"
+        '{"name": <name>, "arguments": <arguments>}\n</tool_call>\n{% endif %}'
+        "{% for m in messages %}[{{ m.role }}] {% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>\n"
         '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}'
-        "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        "{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
     )
-    model = LlamaCppModel(n_ctx=1024, chat_template=template, temperature=0.0, max_new_tokens=64)
+    model = LlamaCppModel(n_ctx=1024, chat_template=template, temperature=0.0, max_new_tokens=2)
     try:
-        response = model.chat(ask("Say hello to Peter."), tools=[GREET], tool_choice="required")
-        assert response.tool_calls[0].name == "greet"
-        assert isinstance(response.tool_calls[0].arguments, dict)
+        prompts = [model.chat(ask("Hi"), tools=tools).usage.prompt_tokens for tools in (None, [GREET])]
+        assert prompts[1] > prompts[0] + 40
+        required = model.chat(ask("Greet Peter."), tools=[GREET], tool_choice="required", max_new_tokens=32)
+        assert required.tool_calls[0].name == "greet"
     finally:
         model.close()

@@ -7,7 +7,7 @@ from lagent_llamacpp import AsyncLlamaCppModel, LlamaCppModel
 
 
 class Settings:
-    sampling = {"max_new_tokens": 16, "temperature": 0.0}
+    sampling = {"max_new_tokens": 12, "temperature": 0.0}
     deterministic = True
     overflow_prompt = "word " * 2000
 
@@ -21,6 +21,7 @@ class TestLlamaCppModel(Settings, ModelTests):
         return llm
 
 
+@pytest.mark.engine
 class TestAsyncLlamaCppModel(Settings, AsyncModelTests):
     @pytest.fixture
     def model(self, async_llm: AsyncLlamaCppModel) -> AsyncLlamaCppModel:

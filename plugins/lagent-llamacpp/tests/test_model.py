@@ -126,6 +126,9 @@ def test_a_chat_template_of_ones_own() -> None:
         assert model.apply_chat_template(ask("Hi")) == "[user] Hi\n"
     finally:
         model.close()
+    model.close()
+    with pytest.raises(ModelConfigurationError, match="closed"):
+        model.chat(ask("Hi"))
 
 
 def test_meta_template_is_compared_with_the_models_own(llm: LlamaCppModel) -> None:

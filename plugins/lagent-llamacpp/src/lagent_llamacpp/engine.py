@@ -69,7 +69,7 @@ class Engine:
         params.n_threads_http, params.ui = 1, False
         params.verbosity = -1
         try:
-            self._server = xllamacpp.Server(params)
+            self._server: Any = xllamacpp.Server(params)
         except RuntimeError as error:
             raise ModelConfigurationError(
                 f"llama.cpp cannot load {str(file)!r}: the file is damaged or incomplete, its architecture is newer than the installed "
@@ -86,7 +86,12 @@ class Engine:
             kind: whether ``body`` has ``messages`` or a ``prompt``.
             body: a request in the form of the OpenAI routes of llama.cpp's server.
             usage: the tokens of earlier completions of the same answer, to be added up.
+
+        Raises:
+            ModelConfigurationError: the model was closed.
         """
+        if self._server is None:
+            raise ModelConfigurationError("the model was closed and answers nothing any more")
         handle = self._server.handle_chat_completions if kind == "chat" else self._server.handle_completions
         generation = Generation(usage or Usage(cached_tokens=0))
         self._threads.submit(generation.run, handle, {**body, "stream": True, "return_progress": True})
@@ -142,7 +147,7 @@ class Engine:
     def close(self) -> None:
         """Unload the model once running requests have ended."""
         self._threads.shutdown(wait=True)
-        del self._server
+        self._server = None
 
 
 class Generation:

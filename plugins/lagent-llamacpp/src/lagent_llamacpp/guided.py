@@ -20,7 +20,7 @@ from lagent.schema import ModelChunk, ToolCallDelta, Usage
 from lagent_llamacpp.engine import Engine
 from lagent_llamacpp.transcript import ANSWER, CALL, NO_TOOL, Step, Tool, Turn, asked, call_head, choice, turns_of, written
 
-__all__ = ["GuidedTools"]
+__all__ = ["GuidedTools", "checked_choice"]
 
 Body = dict[str, Any]
 
@@ -35,15 +35,16 @@ class GuidedTools:
         self._engine = engine
         self._baselines: dict[str, dict[str, float]] = {}
 
-    def respond(self, request: ModelRequest, body: Body) -> Flow[ModelChunk]:
+    def respond(self, request: ModelRequest, wanted: str, body: Body) -> Flow[ModelChunk]:
         """Emit the chunks of a tool call or of the answer.
 
         Args:
             request: the request, with tools.
+            wanted: what :func:`checked_choice` made of its ``tool_choice``.
             body: its sampling parameters for the engine.
 
         Raises:
-            ModelConfigurationError: ``tools`` or ``tool_choice`` cannot be read.
+            ModelConfigurationError: a tool is not described by a function schema.
         """
         tools = {tool.name: tool for tool in map(Tool.of, request.tools or ())}
         system, turns = turns_of(request.messages)
@@ -51,7 +52,7 @@ class GuidedTools:
         called = [tool for tool in tools.values() if any(step.call.startswith(call_head(tool.name)) for step in steps)]
         so_far = _prompt(system, called, turns) if steps else None
         usage = Usage(cached_tokens=0)
-        name = yield from self._choose(request.tool_choice, tools, question, so_far, usage)
+        name = yield from self._choose(wanted, tools, question, so_far, usage)
         if name is not None:
             prompt = _prompt(system, [tools[name]], turns)
             return (yield from self._call(tools[name], prompt, body, request.request_id, usage))
@@ -60,17 +61,10 @@ class GuidedTools:
             return (yield from self._engine.emit("text", body, usage, strip=True))
         return (yield from self._engine.emit("chat", {**body, "messages": _plain(request.messages)}, usage))
 
-    def _choose(self, wanted: Any, tools: dict[str, Tool], question: str, so_far: str | None, usage: Usage) -> Flow[str | None]:
+    def _choose(self, wanted: str, tools: dict[str, Tool], question: str, so_far: str | None, usage: Usage) -> Flow[str | None]:
         """The tool to call, ``None`` to answer; ``so_far`` is the transcript if a tool was called for this question."""
-        if isinstance(wanted, dict):
-            name = wanted.get("function", {}).get("name")
-            if name not in tools:
-                raise ModelConfigurationError(
-                    f"tool_choice names {name!r}; the tools of the request are {', '.join(map(repr, tools))}"
-                )
-            return str(name)
-        if wanted not in (None, "auto", "none", "required"):
-            raise ModelConfigurationError(f"tool_choice is 'auto', 'none', 'required' or names a function, not {wanted!r}")
+        if wanted in tools:
+            return wanted
         if wanted == "none":
             return None
         if wanted != "required" and so_far is not None:
@@ -151,6 +145,24 @@ class GuidedTools:
             last.content, last.finish_reason = chunk.content + "}", "tool_calls"
         yield last
         return last
+
+
+def checked_choice(wanted: Any, names: Collection[str]) -> str:
+    """A ``tool_choice`` as one word: ``"auto"``, ``"none"``, ``"required"`` or the name of the function that it wants.
+
+    Raises:
+        ModelConfigurationError: it is none of these.
+    """
+    if isinstance(wanted, dict):
+        name = wanted.get("function", {}).get("name")
+        if name not in names:
+            raise ModelConfigurationError(
+                f"tool_choice names {name!r}; the tools of the request are {', '.join(map(repr, names))}"
+            )
+        return str(name)
+    if wanted not in (None, "auto", "none", "required"):
+        raise ModelConfigurationError(f"tool_choice is 'auto', 'none', 'required' or names a function, not {wanted!r}")
+    return wanted or "auto"
 
 
 def _prompt(system: str, tools: Sequence[Tool], turns: Sequence[Turn]) -> str:

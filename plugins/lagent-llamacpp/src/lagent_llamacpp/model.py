@@ -13,7 +13,7 @@ from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, chec
 from lagent.schema import ModelChunk
 from lagent_llamacpp import models
 from lagent_llamacpp.engine import Engine
-from lagent_llamacpp.guided import GuidedTools
+from lagent_llamacpp.guided import GuidedTools, checked_choice
 
 __all__ = ["AsyncLlamaCppModel", "LlamaCppModel"]
 
@@ -107,13 +107,14 @@ class LlamaCppModel(BaseLLM):
     def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks of the answer."""
         body = yield from self._body(request)
-        if request.tools and not (self._own_tools and request.prompt is None):
-            return (yield from self._guided.respond(request, body))
+        if request.tools:
+            choice = checked_choice(request.tool_choice, [tool["function"]["name"] for tool in request.tools])
+            # llama.cpp does not hold a model to a call that is required; guidance does.
+            if not self._own_tools or request.prompt is not None or choice not in ("auto", "none"):
+                return (yield from self._guided.respond(request, choice, body))
+            body.update(tools=[_without_examples(tool) for tool in request.tools], tool_choice=choice)
         if request.prompt is not None:
             return (yield from self._engine.emit("text", {**body, "prompt": request.prompt}))
-        if request.tools:
-            body["tools"] = [_without_examples(tool) for tool in request.tools]
-            body["tool_choice"] = request.tool_choice or "auto"
         return (yield from self._engine.emit("chat", {**body, "messages": request.messages}))
 
     def _body(self, request: ModelRequest) -> Flow[dict[str, Any]]:
