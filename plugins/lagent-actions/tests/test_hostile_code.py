@@ -116,7 +116,8 @@ def shared() -> Iterator[IPythonInteractive]:
 
 
 @pytest.fixture
-def action(shared: IPythonInteractive, folders: Path) -> Iterator[IPythonInteractive]:
+def action(shared: IPythonInteractive, folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IPythonInteractive]:
+    monkeypatch.setattr("lagent_actions.code.session.GRACE", 0.5)
     yield shared
     shared.close()
 
