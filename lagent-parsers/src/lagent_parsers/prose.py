@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Prose"]
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Prose", "Reading"]
+
+T = TypeVar("T")
 
 
 class Prose:
@@ -71,3 +76,22 @@ class Prose:
     def _append(self, text: str) -> None:
         self._parts.append(text)
         self._new.append(text)
+
+
+class Reading(Generic[T]):
+    """What a growing text says: read anew when it has grown by a sixteenth, so that all readings together cost linear time.
+
+    Args:
+        read: reads the text so far.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._length = 0
+        self._value: T | None = None
+
+    def at(self, length: int) -> T | None:
+        """What was read last, or is read now that the text is so long."""
+        if length > self._length and (length - self._length) * 16 >= length:
+            self._length, self._value = length, self._read()
+        return self._value

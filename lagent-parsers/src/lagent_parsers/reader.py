@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DialectStream"]
 
 _SPACE = re.compile(r"\s*")
-_HEAD = 64  # characters that tell whether a region may be a call
+_HEAD = 64  # characters that tell whether a region may be a call, and whether the model repeats what the template wrote
 _SEVERITY = [ParseStatus.OK, ParseStatus.REPAIRED, ParseStatus.PARTIAL, ParseStatus.ERROR]
 
 
@@ -54,7 +54,7 @@ class DialectStream(ParserStream):
     def partial(self) -> ParsedResponse:
         """What there is so far. ``value`` is the unfinished tool call, as far as it goes."""
         if self._state == self._region_body:
-            return self._result(ParseStatus.PARTIAL, self._region.call_so_far())
+            return self._result(ParseStatus.PARTIAL, self._region.call_of_late())
         return self._result(ParseStatus.PARTIAL if self._state == self._in_reasoning else self._status, None)
 
     def increment(self) -> ModelChunk:
@@ -94,8 +94,8 @@ class DialectStream(ParserStream):
 
     def _start(self) -> bool:
         """Add what the chat template has written already, unless the model wrote it again."""
-        lead, text = self._dialect.lead, self._held.lstrip()
-        if lead and len(text) < len(lead) and lead.startswith(text) and not self._final:
+        lead, text = self._dialect.lead, self._held[:_HEAD].lstrip()
+        if lead.startswith(text) and len(text) < len(lead) and len(self._held) < _HEAD and not self._final:
             return False
         if not text.startswith(lead):
             self._held = lead + self._held
@@ -173,7 +173,10 @@ class DialectStream(ParserStream):
         rest.feed(behind)
         read = rest.finish()
         if read.tool_calls:
-            self._content, self._calls, self._value = rest._content, read.tool_calls, read.value
+            self._content.structure()
+            self._content.add(read.content)
+            self._calls += read.tool_calls
+            self._value = read.value
             self._note(read.status, read.error)
         else:
             self._reasoning.add(behind)
@@ -226,7 +229,7 @@ class DialectStream(ParserStream):
             problem: ValueError = error
             if self._calls and self._content.fresh and not region.body().strip():
                 return  # a begin marker in place of the end marker of the last call
-            value = region.call_so_far(afresh=True)
+            value = region.call_so_far()
             if value is not None or region.line_start:
                 if value is None and region.body().strip():
                     self._content.add(region.text())

@@ -5,10 +5,9 @@ from __future__ import annotations
 from lagent.schema import ToolCall
 from lagent_parsers.codecs import CutOffError, Quote, Read, Tools
 from lagent_parsers.grammar import Block, Grammar
+from lagent_parsers.prose import Reading
 
 __all__ = ["Region"]
-
-_PARTIAL_COST = 16
 
 
 class Region:
@@ -33,7 +32,7 @@ class Region:
         self._quote: Quote | None = None
         self._quotes = {quote.open: quote for quote in block.codec.quotes}
         self._end_in_quotes: tuple[int, str] | None = None
-        self._partial: tuple[int, ToolCall | None] = (0, None)
+        self._partial = Reading(self.call_so_far)
 
     @property
     def is_attempt(self) -> bool:
@@ -54,13 +53,13 @@ class Region:
         """The text of the whole region, with its markers."""
         return ("" if self.block.bracket else self.block.open) + self.body() + (self.end or "")
 
-    def call_so_far(self, afresh: bool = False) -> ToolCall | None:
-        """The call as far as it goes, or as far as it went not long ago: reading it ``afresh`` each time would cost ever more."""
-        read, call = self._partial
-        if afresh or (self._length > read and (self._length - read) * _PARTIAL_COST >= self._length):
-            call = self.block.codec.read_partly(self.body(), self._tools)
-            self._partial = (self._length, call)
-        return call
+    def call_so_far(self) -> ToolCall | None:
+        """The call as far as it goes."""
+        return self.block.codec.read_partly(self.body(), self._tools)
+
+    def call_of_late(self) -> ToolCall | None:
+        """The call as far as it went not long ago, which may be asked for at every piece."""
+        return self._partial.at(self._length)
 
     def calls(self, more: bool) -> Read:
         """What the region holds.

@@ -15,11 +15,10 @@ from lagent.prompts.parsers import ParserStream, StrParser
 from lagent.schema import ParsedResponse, ParseStatus, to_data
 from lagent_parsers.dialect import DialectParser
 from lagent_parsers.jsontext import dumps, find_values, partial_value
+from lagent_parsers.prose import Reading
 from lagent_parsers.types import Form, form_of, one_schema, resolved, skeleton, type_in_words
 
 __all__ = ["CustomFormatParser", "JSONParser", "Structured"]
-
-_PARTIAL_COST = 16
 
 
 @define
@@ -126,7 +125,8 @@ class StructuredStream(ParserStream):
 
     def __init__(self, parser: _StructuredParser) -> None:
         self._structured, self._text = parser, parser.text.stream()
-        self._read: tuple[int, Any] = (0, None)
+        self._content = ""
+        self._value = Reading(lambda: parser.read_partly(self._content))
 
     def feed(self, piece: str) -> None:
         self._text.feed(piece)
@@ -134,11 +134,8 @@ class StructuredStream(ParserStream):
     def partial(self) -> Structured:
         """The value as far as it goes, or went not long ago, as plain data that nothing was checked of."""
         said = self._text.partial()
-        length, value = self._read
-        if len(said.content) > length and (len(said.content) - length) * _PARTIAL_COST >= len(said.content):
-            value = self._structured.read_partly(said.content)
-            self._read = (len(said.content), value)
-        return Structured(said.content, said.reasoning, value=value, status=ParseStatus.PARTIAL)
+        self._content = said.content
+        return Structured(said.content, said.reasoning, value=self._value.at(len(said.content)), status=ParseStatus.PARTIAL)
 
     def finish(self) -> Structured:
         said = self._text.finish()
