@@ -35,8 +35,9 @@ from lagent_actions.web import (
     WebBrowser,
 )
 from lagent_actions.web import fetch as fetching
-from lagent_actions.web.engines import BraveSearch, RetiredServiceError, SearxngSearch, TencentSearch
+from lagent_actions.web.engines import BraveSearch, RetiredServiceError, SearxngSearch
 from lagent_actions.web.fetch import ContentFetcher, RefusedAddressError
+from lagent_actions.web.tencent import TencentSearch
 
 PAGE = """<html><head><title>T</title><style>p {color: red}</style></head>
 <body><script>alert(1)</script><h1>Hello</h1><p>wörld &amp; all</p></body></html>"""

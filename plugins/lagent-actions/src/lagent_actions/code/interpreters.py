@@ -14,7 +14,8 @@ from lagent.errors import ConfigurationError
 from lagent.schema import ActionReturn, ActionStatusCode, SessionId
 from lagent_actions.code.kernel import KernelSession
 from lagent_actions.code.process import Backend, Limits
-from lagent_actions.code.session import LightSession, Outcome, Session, Sessions, extract_code
+from lagent_actions.code.session import LightSession, Outcome, Session, extract_code
+from lagent_actions.code.sessions import Sessions
 from lagent_actions.twin import AsyncTwin
 
 __all__ = [

@@ -11,15 +11,33 @@ from typing import Any
 import httpx2
 
 from lagent.actions import BaseAction, JsonParser, tool_api
+from lagent.errors import ConfigurationError
 from lagent.schema import SessionId
 from lagent_actions.twin import AsyncTwin
-from lagent_actions.web.engines import engine
+from lagent_actions.web.engines import BingSearch, BraveSearch, DuckDuckGoSearch, GoogleSearch, SearxngSearch
 from lagent_actions.web.fetch import ContentFetcher
+from lagent_actions.web.tencent import TencentSearch
 
 __all__ = ["AsyncWebBrowser", "WebBrowser"]
 
 _LONGEST_CONTENT = 8192
 _MOST_SELECTED = 4
+
+
+_ENGINES = {cls.__name__: cls for cls in (DuckDuckGoSearch, BingSearch, SearxngSearch, BraveSearch, GoogleSearch, TencentSearch)}
+
+
+def _engine(name: Any, **options: Any) -> Any:
+    """The search engine of a name; an object that has ``search`` is taken as it is.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    if callable(getattr(name, "search", None)):
+        return name
+    if name not in _ENGINES:
+        raise ConfigurationError(f"there is no search engine {name!r}; there are {', '.join(_ENGINES)}")
+    return _ENGINES[name](**options)
 
 
 class WebBrowser(BaseAction):
@@ -49,7 +67,7 @@ class WebBrowser(BaseAction):
         **kwargs: Any,
     ) -> None:
         super().__init__(description, parser)
-        self.searcher = engine(searcher_type, black_list=black_list, topk=topk, **kwargs)
+        self.searcher = _engine(searcher_type, black_list=black_list, topk=topk, **kwargs)
         self.fetcher = ContentFetcher(timeout, allowed_hosts=allowed_hosts)
         self._results: dict[SessionId | None, dict[int, dict[str, str]]] = {}
         self._lock = threading.Lock()
