@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 import zmq
-from jupyter_client.session import Session
+from jupyter_client.session import Session as Messages
 
 from lagent_actions.code.process import Backend, Limits, Process
-from lagent_actions.code.session import GRACE, Outcome, clipped, ended_text
+from lagent_actions.code.session import GRACE, Outcome, Session, clipped, ended_text
 
 __all__ = ["KernelSession"]
 
@@ -30,7 +30,7 @@ _MOST_IMAGES = 16
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-class KernelSession:
+class KernelSession(Session):
     """A Jupyter kernel (ipykernel), spoken to over Unix sockets in its own folder.
 
     Args:
@@ -54,7 +54,7 @@ class KernelSession:
         folder.joinpath("new.json").write_text(json.dumps({**connection, "signature_scheme": "hmac-sha256"}))
         folder.joinpath("new.json").rename(folder / "kernel.json")
         # Plain sockets, as the clients of jupyter_client leave an event loop behind in every thread.
-        self._session = Session(key=key.encode())
+        self._session = Messages(key=key.encode())
         self._context = zmq.Context()
         self._context.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE)
         self._shell, self._iopub = self._context.socket(zmq.DEALER), self._context.socket(zmq.SUB)
@@ -64,20 +64,7 @@ class KernelSession:
         if (outcome := self._wait_until_ready()) is not None:
             raise RuntimeError(f"the Jupyter kernel did not start: {outcome.error}")
 
-    @property
-    def alive(self) -> bool:
-        return self._process.alive
-
-    def interrupt(self) -> None:
-        """Let the running code end with a ``KeyboardInterrupt``."""
-        self._process.interrupt()
-
-    def kill(self) -> None:
-        """End the kernel, whatever it does."""
-        self._process.close()
-
     def execute(self, code: str, seconds: float) -> Outcome:
-        """Run a cell for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
         outcome = Outcome()
         request = self._send("execute_request", {"code": code, "silent": False, "store_history": True, "allow_stdin": False})
         deadline, interrupted = time.monotonic() + seconds, False
@@ -102,7 +89,6 @@ class KernelSession:
         return outcome
 
     def close(self) -> None:
-        """End the kernel and let go of the sockets."""
         self._process.close()
         self._context.destroy(linger=0)
 

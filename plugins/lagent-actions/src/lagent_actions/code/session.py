@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import define, field
 
@@ -44,21 +44,36 @@ class Outcome:
     ended: bool = False
 
 
-class Session(Protocol):
+class Session:
     """Code in a process of its own, piece by piece in one namespace.
 
-    One thread at a time may use it, save for ``interrupt`` and ``kill``, which end a call of another.
+    One thread at a time may use it, save for :meth:`interrupt` and :meth:`kill`, which end a call of another.
     """
 
+    _process: Process
+
     @property
-    def alive(self) -> bool: ...
-    def execute(self, code: str, seconds: float) -> Outcome: ...
-    def interrupt(self) -> None: ...
-    def kill(self) -> None: ...
-    def close(self) -> None: ...
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def execute(self, code: str, seconds: float) -> Outcome:
+        """Run a piece of code for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        """Let the running code end with a ``KeyboardInterrupt``."""
+        self._process.interrupt()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self._process.close()
+
+    def close(self) -> None:
+        """End the process and let go of what is held for it."""
+        raise NotImplementedError
 
 
-class LightSession:
+class LightSession(Session):
     """Plain Python in a process that starts within a few hundredths of a second.
 
     Args:
@@ -88,20 +103,7 @@ class LightSession:
                 os.close(descriptor)
         os.set_blocking(self._output, False)
 
-    @property
-    def alive(self) -> bool:
-        return self._process.alive
-
-    def interrupt(self) -> None:
-        """Let the running code end with a ``KeyboardInterrupt``."""
-        self._process.interrupt()
-
-    def kill(self) -> None:
-        """End the process, whatever it does."""
-        self._process.close()
-
     def execute(self, code: str, seconds: float) -> Outcome:
-        """Run a piece of code for at most ``seconds``; then it is interrupted and, if it goes on, killed."""
         self._read_output(_Clipped(0))  # of threads that went on after the call before
         self._number += 1
         request = {"id": self._number, "code": code, "most": self._most}
@@ -140,7 +142,6 @@ class LightSession:
         )
 
     def close(self) -> None:
-        """End the process and let go of the pipes."""
         self._process.close()
         self._close_pipes()
 
