@@ -7,7 +7,7 @@ from lagent_llamacpp import AsyncLlamaCppModel, LlamaCppModel
 
 
 class Settings:
-    sampling = {"max_new_tokens": 12, "temperature": 0.0}
+    sampling = {"max_new_tokens": 16, "temperature": 0.0}
     deterministic = True
     overflow_prompt = "word " * 2000
 

@@ -26,6 +26,16 @@ def test_importing_the_plugin_loads_no_engine() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
+def test_an_unread_stream_does_not_keep_the_program_alive() -> None:
+    code = (
+        "from lagent_llamacpp import LlamaCppModel\n"
+        "stream = LlamaCppModel(n_ctx=32000, n_parallel=1).stream_generate('Once', max_new_tokens=31000, grammar='root ::= [a-z ]*')\n"
+        "print(len(next(stream).content) > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "True"
+
+
 def test_a_seed_makes_sampling_repeatable(llm: LlamaCppModel) -> None:
     def sample(seed: int) -> str:
         return str(llm.chat(ask("Invent a name for a cat."), temperature=1.5, top_k=0, top_p=1.0, seed=seed, max_new_tokens=12))

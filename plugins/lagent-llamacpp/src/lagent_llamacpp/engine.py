@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import secrets
 import threading
 import urllib.request
+import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,7 +77,9 @@ class Engine:
                 f"llama.cpp cannot load {str(file)!r}: the file is damaged or incomplete, its architecture is newer than the installed "
                 f"xllamacpp, or memory is short ({error})"
             ) from error
-        self._threads = ThreadPoolExecutor(n_parallel, thread_name_prefix="lagent-llamacpp")
+        self._turns = threading.Semaphore(n_parallel)
+        self._running: dict[Generation, threading.Thread] = {}
+        _loaded.add(self)
         self._grammar_of: Callable[[str], str] = xllamacpp.json_schema_to_grammar
         self._grammars: dict[str, str] = {}
 
@@ -94,8 +98,19 @@ class Engine:
             raise ModelConfigurationError("the model was closed and answers nothing any more")
         handle = self._server.handle_chat_completions if kind == "chat" else self._server.handle_completions
         generation = Generation(usage or Usage(cached_tokens=0))
-        self._threads.submit(generation.run, handle, {**body, "stream": True, "return_progress": True})
+        body = {**body, "stream": True, "return_progress": True}
+        # Threads that the interpreter waits for at its exit would finish answers that nobody reads any more.
+        thread = threading.Thread(target=self._run, args=(generation, handle, body), name="lagent-llamacpp", daemon=True)
+        self._running[generation] = thread
+        thread.start()
         return generation
+
+    def _run(self, generation: Generation, handle: Any, body: Body) -> None:
+        try:
+            with self._turns:
+                generation.run(handle, body)
+        finally:
+            del self._running[generation]
 
     def emit(
         self, kind: Literal["chat", "text"], body: Body, usage: Usage | None = None, *, strip: bool = False
@@ -145,9 +160,20 @@ class Engine:
         return self._grammars[source]
 
     def close(self) -> None:
-        """Unload the model once running requests have ended."""
-        self._threads.shutdown(wait=True)
+        """Stop what is running and unload the model."""
+        for generation, thread in tuple(self._running.items()):
+            generation.close()
+            thread.join()
         self._server = None
+
+
+_loaded: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for engine in tuple(_loaded):
+        engine.close()
 
 
 class Generation:

@@ -98,7 +98,7 @@ class LlamaCppModel(BaseLLM):
         return str(self._engine.ask("/apply-template", {"messages": messages})["prompt"])
 
     def close(self) -> Any:
-        """Unload the model, once running requests have ended."""
+        """Stop what is running and unload the model."""
         self._engine.close()
 
     def _stream(self, request: ModelRequest) -> Iterator[ModelChunk]:
