@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,6 +139,16 @@ def test_plugins_lists_what_is_installed_and_imports_nothing(lagent, site):
     assert code == 0
     assert out.split() == ["kind", "name", "distribution", "version", "summary", "llms", "acme", "acme-llm", "2.1", "Speaks"]
     assert lagent("plugins", "llmss")[0] == 2
+
+
+def test_a_table_is_cut_for_a_terminal_only(lagent, site, monkeypatch):
+    site.install("acme-llm", {"llms": {"acme": "acme_llm:Component"}}, metadata=f"Summary: {'long ' * 100}\n")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "long long" in lagent("plugins", "llms")[1].splitlines()[1][200:]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cut = lagent("plugins", "llms")[1].splitlines()[1]
+    assert cut.endswith("…")
+    assert len(re.sub(r"\x1b\[\d*m", "", cut)) <= 60
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Sequence
 
 from lagent import registry
@@ -36,21 +35,22 @@ class PluginsCommand:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings, each on one line; the last column is cut where a terminal is too narrow.
+    """Print rows under their headings, each on one line, which a terminal cuts where it is too narrow.
 
     A first column that repeats is left empty.
     """
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    cells = [list(map(str, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column, width in zip(columns, [*widths[:-1], None], strict=True):
-        table.add_column(column, no_wrap=True, min_width=width)
-    last = None
-    for first, *rest in cells:
-        table.add_row(Text("" if first == last else first, "cyan"), *map(Text, rest))
+    lines = [list(columns), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text, last = Text(), ""
+    for first, *rest in lines:
+        style = "bold" if not text else None
+        text.append(("" if first == last else first).ljust(widths[0]), style or "cyan")
+        cells = (cell.ljust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        text.append(f"  {'  '.join(cells)}".rstrip() + "\n", style)
         last = first
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+    console = Console()
+    cut = console.is_terminal
+    console.print(text, end="", no_wrap=True, overflow="ellipsis" if cut else "ignore", crop=cut)
