@@ -210,5 +210,5 @@ def _bubblewrap(argv: list[str], read: list[str], write: list[str], work: str, n
             else:
                 options += ["--ro-bind-try", path, path]
     for path in dict.fromkeys(write):
-        options += ["--bind", path, path]
+        options += ["--bind-try", path, path]
     return [program, *options, "--chdir", work, "--", *argv]
