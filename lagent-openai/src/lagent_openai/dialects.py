@@ -77,7 +77,7 @@ _COMMON = {
     "max_new_tokens": "max_tokens",
 }
 _CHOICES = {**_COMMON, **_same("n logprobs top_logprobs logit_bias user")}
-_LOCAL = _same("top_k min_p repetition_penalty ignore_eos skip_special_tokens spaces_between_special_tokens chat_template_kwargs")
+_LOCAL = _same("top_k min_p repetition_penalty ignore_eos skip_special_tokens chat_template_kwargs")
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
@@ -105,7 +105,7 @@ DIALECTS: Mapping[str, Dialect] = {
                 ),
                 **_same("allowed_token_ids include_stop_str_in_output truncate_prompt_tokens prompt_logprobs return_token_ids"),
                 **_same("add_generation_prompt continue_final_message chat_template documents mm_processor_kwargs priority"),
-                **_same("cache_salt thinking_token_budget vllm_xargs"),
+                **_same("cache_salt thinking_token_budget vllm_xargs spaces_between_special_tokens"),
                 "grammar": "structured_outputs.grammar",
                 "regex": "structured_outputs.regex",
                 "choice": "structured_outputs.choice",
@@ -123,6 +123,7 @@ DIALECTS: Mapping[str, Dialect] = {
                 **_LOCAL,
                 **_same("parallel_tool_calls reasoning_effort min_new_tokens include_stop_str_in_output return_token_ids"),
                 **_same("repetition_ngram_size repetition_ngram_threshold enable_thinking mm_processor_kwargs media_io_kwargs"),
+                **_same("spaces_between_special_tokens"),
             },
             owned_by=("lmdeploy",),
         ),
@@ -147,7 +148,9 @@ DIALECTS: Mapping[str, Dialect] = {
                 **_CHOICES,
                 **_LOCAL,
                 **_same("parallel_tool_calls reasoning_effort min_tokens stop_token_ids stop_regex no_stop_trim regex"),
-                **_same("continue_final_message separate_reasoning stream_reasoning lora_path custom_logit_processor"),
+                **_same(
+                    "cache_salt priority continue_final_message separate_reasoning stream_reasoning lora_path custom_logit_processor"
+                ),
                 "grammar": "ebnf",
             },
             owned_by=("sglang",),
