@@ -54,7 +54,7 @@ import vllm_peer
 given = json.load(sys.stdin)
 results = {}
 for name, (tool, text) in given["texts"].items():
-    tokenizer = vllm_peer.tokenizer_for(given["vocabulary"], text)
+    tokenizer = vllm_peer.tokenizer_for(tuple(given["vocabulary"]), "".join(sorted(set(text))))
     made = vllm_peer.ParserManager.get_parser(tool_parser_name=tool, enable_auto_tools=True, model_name="m")
     request = vllm_peer.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}], tools=given["tools"])
     parser = made(tokenizer, request.tools)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import keyword
 from typing import Any, ClassVar
 
@@ -10,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lagent import registry
-from lagent.schema import ParsedResponse, ParseStatus, ToolCall
+from lagent.errors import ConfigurationError
+from lagent.schema import ParsedResponse, ParseStatus, ResponseBuilder, ToolCall
 from lagent.testing import ParserTests
 from lagent_parsers.dialect import DialectParser
 
@@ -117,7 +119,7 @@ def test_ten_megabytes_of_one_character(name: str) -> None:
     text = "x" + first * 10_000_000
     parsed = parser.parse_response(text)
     if isinstance(parser, DialectParser):
-        assert text in (parsed.content, parsed.reasoning)
+        assert text in (parsed.content.removeprefix(parser.lead), parsed.reasoning)
 
 
 def made(name: str) -> Any:
@@ -170,3 +172,62 @@ def kit(name: str) -> type[ParserTests]:
 
 for name in DIALECTS:
     globals()[f"Test_{name}"] = kit(name)
+
+
+# What a dialect tells and is told ---------------------------------------------------------------------------------
+
+
+def test_the_instruction_shows_the_tools_and_a_call_that_the_parser_reads() -> None:
+    tools = [{"type": "function", "function": {"name": "zip", "parameters": {"properties": {"code": {"type": "string"}}}}}]
+    for name, component in DIALECTS.items():
+        parser = component()
+        instruction = parser.format_tools(tools)
+        assert '{"name": "zip"' in instruction
+        assert parser.example in instruction
+        read = parser.parse_response(parser.example)
+        assert [call.name for call in read.tool_calls] == ["example_function"], name
+
+
+def test_the_instruction_lets_untyped_values_be_read_by_the_schema() -> None:
+    parser = registry.create("parsers", "qwen3-coder")
+    text = "<tool_call>\n<function=zip>\n<parameter=code>\n12345\n</parameter>\n</function>\n</tool_call>"
+    assert parser.parse_response(text).tool_calls[0].arguments == {"code": 12345}
+    parser.format_tools([{"name": "zip", "parameters": {"properties": {"code": {"type": "string"}}}}])
+    assert parser.parse_response(text).tool_calls[0].arguments == {"code": "12345"}
+
+
+def test_an_unknown_style_of_reasoning_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="there is no style of reasoning 'thnik'; there are none, think,"):
+        registry.create("parsers", {"type": "hermes", "reasoning": "thnik"})
+    with pytest.raises(ConfigurationError, match="reasoning_started needs a style of reasoning"):
+        registry.create("parsers", {"type": "hermes", "reasoning_started": True})
+
+
+def test_bytes_that_a_decoder_cuts_anywhere_are_read_the_same() -> None:
+    text = 'Gleich — 好的 🌦\n<tool_call>\n{"name": "f", "arguments": {"ö": "北京 👩‍🚀"}}\n</tool_call>'
+    parser = registry.create("parsers", "hermes")
+    decoder, stream = codecs.getincrementaldecoder("utf-8")(), parser.stream()
+    for byte in text.encode():
+        stream.feed(decoder.decode(bytes([byte])))
+    assert stream.finish() == parser.parse_response(text)
+
+
+def test_increments_make_up_the_whole() -> None:
+    parser = registry.create("parsers", {"type": "hermes", "reasoning": "think"})
+    said = ParsedResponse("One moment.", "Hm.", [ToolCall("f", {"a": 1}), ToolCall("g", {})])
+    stream, builder = parser.stream(), ResponseBuilder()
+    for character in parser.format_response(said):
+        stream.feed(character)
+        builder.add(stream.increment())
+    stream.finish()
+    builder.add(stream.increment())
+    response = builder.response()
+    assert (response.content, response.reasoning, response.tool_calls) == (said.content, said.reasoning, said.tool_calls)
+
+
+def test_a_call_is_seen_while_it_is_written() -> None:
+    stream = registry.create("parsers", "hermes").stream()
+    stream.feed('Writing.\n<tool_call>\n{"name": "write", "arguments": {"text": "once up')
+    partial = stream.partial()
+    assert (partial.content, partial.tool_calls, partial.status) == ("Writing.", [], ParseStatus.PARTIAL)
+    assert partial.value == ToolCall("write", {"text": "once up"})

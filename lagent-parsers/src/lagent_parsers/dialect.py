@@ -86,8 +86,6 @@ class DialectParser(StrParser):
         return stream.finish()
 
     def format_tools(self, tools: list[dict[str, Any]]) -> str:
-        if not self.dialect.blocks:
-            return super().format_tools(tools)
         self.tools = tools
         lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
         return _TOOLS.format(tools=lines, example=self.example)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lagent.prompts.parsers import StrParser
 from lagent_parsers.codecs import CodeCall, JsonCalls
 from lagent_parsers.dialect import DialectParser
 from lagent_parsers.grammar import Block, Dialect
@@ -16,6 +17,7 @@ class ReasoningParser(DialectParser):
     """Separates reasoning from the answer and reads no tool calls."""
 
     dialect: ClassVar = Dialect(reasoning=_THINK)
+    format_tools = StrParser.format_tools  # so that the tools go to the model itself
 
 
 # JSON between markers --------------------------------------------------------------------------------------------

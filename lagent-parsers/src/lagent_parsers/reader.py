@@ -76,14 +76,11 @@ class DialectStream(ParserStream):
         while self._state():
             pass
         self._content.end()
-        self._reasoning.end()
         return self._result(self._status, self._value)
 
     def _result(self, status: ParseStatus, value: ToolCall | None) -> ParsedResponse:
         error = "; ".join(dict.fromkeys(self._errors)) or None
-        return ParsedResponse(
-            self._content.text(), self._reasoning.text().strip() or None, list(self._calls), value, status, error
-        )
+        return ParsedResponse(self._content.text(), self._reasoning.text() or None, list(self._calls), value, status, error)
 
     def _note(self, status: ParseStatus, error: str | None = None) -> None:
         self._status = max(self._status, status, key=_SEVERITY.index)
@@ -119,6 +116,7 @@ class DialectStream(ParserStream):
                 content.add(marker)
         elif (style := grammar.styles.get(marker)) and (content.fresh or style.anywhere):
             content.structure()
+            self._reasoning.structure()
             self._raw, self._style, self._thought_calls = None, style, list[str]()
             self._state = self._in_reasoning
         elif marker in grammar.hidden:
@@ -184,6 +182,7 @@ class DialectStream(ParserStream):
 
     def _everything_was_reasoning(self, marker: str) -> None:
         raw = "".join(self._raw or ())
+        self._reasoning.structure()
         self._reasoning.add(raw[: len(raw) - (len(self._held) - self._at) - len(marker)])
         self._reasoning.structure()
         self._content = Prose()
