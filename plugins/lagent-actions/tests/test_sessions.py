@@ -177,14 +177,15 @@ def test_a_program_with_many_open_files_can_run_code(folders: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_closing_everything_ends_what_runs(folders: Path) -> None:
+@pytest.mark.parametrize("wait", [0.0, 0.5])
+def test_closing_everything_ends_what_runs_and_what_starts(folders: Path, wait: float) -> None:
     action = IPythonInteractive()
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(action.run, "while True: pass", timeout=60, session_id=number) for number in range(2)]
         wait_until(lambda: len(entries(folders)) == 2)
-        time.sleep(0.3)
+        time.sleep(wait)
         action.close()
-        assert all("was ended" in future.result().errmsg for future in running)
+        assert ["was ended" in future.result().errmsg for future in running] == [True, True]
     assert not entries(folders)
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from attrs import define, field
 
 from lagent.schema import SessionId
-from lagent_actions.code.session import Outcome, Session
+from lagent_actions.code.session import Outcome, Session, ended_text
 
 __all__ = ["Sessions"]
 
@@ -62,15 +62,19 @@ class Sessions:
                 continue  # closed in between
             with place.lock:
                 if self._places.get(session_id) is place:
-                    return self._execute(place, code, seconds)
+                    return self._execute(place, session_id, code, seconds)
 
-    def _execute(self, place: _Place, code: str, seconds: float) -> Outcome:
+    def _execute(self, place: _Place, session_id: SessionId, code: str, seconds: float) -> Outcome:
         restarted = False
         if place.session is not None and not place.session.alive:
             place.session.close()
             place.session, restarted = None, True
         if place.session is None:
             place.session = self._start()
+        if self._places.get(session_id) is not place:  # all sessions were closed while this one was being started
+            place.session.close()
+            place.session = None
+            return Outcome(error=ended_text("it was closed", None), ended=True)
         outcome = place.session.execute(code, seconds)
         if outcome.ended:
             place.session = None  # the outcome has told so
