@@ -21,6 +21,8 @@ from lagent_actions.code.session import GRACE, Outcome, Session, clipped, ended_
 __all__ = ["KernelSession"]
 
 _START_SECONDS = 60
+_LATE_SECONDS = 10
+"""How long a kernel may take to begin with a cell."""
 _LOOK_SECONDS = 0.25
 """How often it is looked whether the kernel still lives."""
 
@@ -67,7 +69,7 @@ class KernelSession(Session):
     def execute(self, code: str, seconds: float) -> Outcome:
         outcome = Outcome()
         request = self._send("execute_request", {"code": code, "silent": False, "store_history": True, "allow_stdin": False})
-        deadline, interrupted = time.monotonic() + seconds, False
+        deadline, begun, interrupted = time.monotonic() + seconds + _LATE_SECONDS, False, False
         while True:
             try:
                 message = self._receive(self._iopub, min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0.01)))
@@ -75,8 +77,11 @@ class KernelSession(Session):
                 return self._ended(outcome, f"it sent what is no message ({type(error).__name__})")
             if message is None and not self.alive:
                 return self._ended(outcome, "it died")
-            if message is not None and message["parent_header"].get("msg_id") == request and self._take(message, outcome):
-                break
+            if message is not None and message["parent_header"].get("msg_id") == request:
+                if not begun:  # not before, since a kernel that has not begun ignores the interrupt
+                    begun, deadline = True, time.monotonic() + seconds
+                if self._take(message, outcome):
+                    break
             if time.monotonic() >= deadline:
                 if interrupted:
                     return self._ended(outcome, f"it did not stop within {seconds:g} seconds, nor when it was interrupted")

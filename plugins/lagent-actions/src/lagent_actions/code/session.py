@@ -21,6 +21,7 @@ __all__ = ["GRACE", "LightSession", "Outcome", "Session", "clipped", "ended_text
 
 _WORKER = Path(__file__).with_name("worker.py")
 _LONGEST_ANSWER = 8 << 20
+_START_SECONDS = 60
 GRACE = 2.0
 """Seconds that interrupted code has to stop before its process is killed."""
 
@@ -102,6 +103,10 @@ class LightSession(Session):
             for descriptor in (requests, responses, output):
                 os.close(descriptor)
         os.set_blocking(self._output, False)
+        started = _ready((self._responses,), select.POLLIN, time.monotonic() + _START_SECONDS)
+        if not started or not os.read(self._responses, 1):
+            self.close()
+            raise RuntimeError("the interpreter did not start")
 
     def execute(self, code: str, seconds: float) -> Outcome:
         self._read_output(_Clipped(0))  # of threads that went on after the call before

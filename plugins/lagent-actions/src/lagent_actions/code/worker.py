@@ -1,7 +1,7 @@
 """The program of a light session: runs pieces of Python code in one namespace.
 
 Reads ``{"id", "code", "most"}`` from the file descriptor that is its first argument, a JSON object on each line, and answers on the
-second with ``{"id", "value", "error"}``: the text of the last expression, and the traceback if the code raised. What is printed goes to
+second, after an empty line when it is ready, with ``{"id", "value", "error"}``: the text of the last expression, and the traceback if the code raised. What is printed goes to
 standard output.
 """
 
@@ -28,6 +28,7 @@ def main() -> None:
     builtins.input = _no_input
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     me = os.getpid()
+    os.write(responses, b"\n")  # ready
     for line in os.fdopen(requests, encoding="utf-8"):
         request = json.loads(line)
         value, error = _run(request, namespace)
