@@ -19,7 +19,7 @@ class Markers:
 
     def __init__(self, literals: Iterable[str], patterns: Iterable[str] = (), escapes: bool = False) -> None:
         self.literals = sorted({literal for literal in literals if literal}, key=len, reverse=True)
-        alternatives = [*map(re.escape, self.literals), *patterns, *([r"\\."] if escapes else [])]
+        alternatives = [*map(re.escape, self.literals), *patterns, *([r"(?:\\.)+"] if escapes else [])]
         self._pattern = re.compile("|".join(alternatives) or r"(?!)", re.DOTALL)
         self._beginnings = {literal[:n] for literal in self.literals for n in range(1, len(literal))}
         if escapes:

@@ -30,6 +30,7 @@ class Region:
         self._length = sum(map(len, self._parts))
         self._depth = self._length
         self._quote: Quote | None = None
+        self._markers = grammar.outside[block.open]
         self._quotes = {quote.open: quote for quote in block.codec.quotes}
         self._end_in_quotes: tuple[int, str] | None = None
         self._partial = Reading(self.call_so_far)
@@ -81,13 +82,10 @@ class Region:
     def read(self, text: str, at: int, final: bool) -> int:
         """Read on from a place in ``text``; returns up to where. Sets :attr:`end` if the region ends there."""
         while self.end is None:
-            if self._quote is None:
-                markers = self._grammar.outside[self.block.open]
-            else:
-                markers = self._grammar.inside[self.block.open, self._quote.open]
-            found, certain = markers.find(text, at, final)
-            self.add(text[at:certain])
-            at = certain
+            found, certain = self._markers.find(text, at, final)
+            if certain > at:
+                self.add(text[at:certain])
+                at = certain
             if found is None:
                 if final:
                     self._end("")
@@ -99,7 +97,7 @@ class Region:
         if marker in self.block.close:
             self._end(marker, proper=True)
         elif quote := self._quotes.get(marker):
-            self._quote = quote
+            self._quote, self._markers = quote, self._grammar.inside[self.block.open, quote.open]
             self.add(marker)
         elif self.block.balanced and marker[0] in "[{(":
             self._depth += len(marker)
@@ -119,7 +117,7 @@ class Region:
     def _read_in_quotes(self, marker: str, at: int) -> int:
         assert self._quote is not None
         if marker == self._quote.close:
-            self._quote = None
+            self._quote, self._markers = None, self._grammar.outside[self.block.open]
         elif marker in self.block.close:
             self._end_in_quotes = self._end_in_quotes or (self._length, marker)
         elif marker[0] != "\\" and self._end_in_quotes:
