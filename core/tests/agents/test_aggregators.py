@@ -278,6 +278,20 @@ class TestTrimming:
             assert len(prompt) <= 7
         assert max(lengths) == 6
 
+    def test_a_limit_may_be_reached_but_not_passed(self) -> None:
+        def places(aggregator: TrimAggregator, turns: int) -> list[str]:
+            memory = Memory()
+            memory.add([m for i in range(turns) for m in (AgentMessage(f"q{i}"), bot(f"a{i}"))])
+            return [m["content"] for m in aggregator.aggregate(memory, "bot", None, "s")]
+
+        assert places(TrimAggregator(max_messages=8), 4)[1] == "q0"
+        assert places(TrimAggregator(max_messages=8), 5)[1:] == ["q3", "a3", "q4", "a4"]
+        assert places(TrimAggregator(max_messages=8, keep=1), 5)[1] == "q1"
+        tokens = {"count_tokens": lambda message: 10}
+        assert places(TrimAggregator(max_tokens=90, **tokens), 4)[1] == "q0"
+        assert places(TrimAggregator(max_tokens=90, keep=1, **tokens), 5)[1] == "q1"
+        assert places(TrimAggregator(max_tokens=90, **tokens), 5)[1:] == ["q4", "a4"]
+
     def test_history_is_rewritten_once_in_a_while(self) -> None:
         memory, aggregator, rewritten, last = Memory(), TrimAggregator(max_tokens=400, count_tokens=lambda m: 10), 0, []
         for i in range(200):

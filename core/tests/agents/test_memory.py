@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lagent.agents import Agent, Sequential
+from lagent.aggregators import DefaultAggregator
 from lagent.errors import StateError, StoreError
 from lagent.memory import Memory, MemoryManager, MemoryStore, StoredMemory, StoredMessages
 from lagent.schema import AgentMessage, AgentStatusCode
@@ -244,6 +245,19 @@ class TestStoredMemory:
         for _ in range(20):
             agent("x")
         assert max(store.reads) == 2
+
+    def test_a_turn_converts_what_is_new(self, kind: Any) -> None:
+        converted: list[int] = []
+
+        class Counting(DefaultAggregator):
+            def convert(self, message: Any, name: str, parser: Any) -> Any:
+                converted.append(1)
+                return super().convert(message, name, parser)
+
+        agent = Agent(EchoModel(), memory=kind(), aggregator=Counting())
+        for _ in range(20):
+            agent("x")
+        assert len(converted) == 20 * 2 - 1
 
     def test_deleting_elsewhere_is_seen(self, kind: Any) -> None:
         store = kind()

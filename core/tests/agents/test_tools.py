@@ -145,10 +145,23 @@ def test_streams_show_each_step(variants: list[Any]) -> None:
         start = next(m for m in messages if m.stream_state is AgentStatusCode.PLUGIN_START)
         end = next(m for m in messages if m.stream_state is AgentStatusCode.PLUGIN_RETURN)
         assert (start.content.name, start.content.parameters, start.receiver) == ("add", {"a": 1, "b": 2}, "ActionExecutor")
+        assert (start.sender, start.type, start.extra_info) == ("t", "tool", {"tool_call_id": "c1", "name": "add"})
         assert (end.content, end.sender, isinstance(end.formatted, ActionReturn)) == ("3", "ActionExecutor", True)
         assert messages.index(start) < messages.index(end)
         assert "".join(m.increment for m in messages).replace(" ", "") == "letmeseeitisthree"
         assert messages[-1].content == "it is three"
+
+
+def test_actions_get_the_session(variant: Any) -> None:
+    def whose(session_id: str) -> str:
+        """Tell whose call it is."""
+        return f"that of {session_id}"
+
+    model = variant.model([[ToolCall("whose")], "ok"])
+    agent = variant.cls("ToolAgent")(model, [whose])
+    variant.call(agent, "go", session_id="user-42")
+    result = agent.agent.memory.get_memory("user-42")[2]
+    assert (result.content, result.receiver) == ("that of user-42", agent.name)
 
 
 def test_without_actions_it_just_answers(variant: Any) -> None:
