@@ -98,7 +98,9 @@ def measure(python: str) -> dict[str, float]:
 def render(times: dict[str, dict[str, float]]) -> str:
     lines = [f"| messages of history | {' | '.join(times)} |", "| ---: |" + " ---: |" * len(times)]
     for history in map(str, HISTORY):
-        lines.append(f"| {int(history):,} | " + " | ".join(f"{series[history] * 1e6:,.0f} µs" for series in times.values()) + " |")
+        lines.append(
+            f"| {int(history):,} | " + " | ".join(f"{series[history] * 1e6:,.0f} µs" for series in times.values()) + " |"
+        )
     for name, series in times.items():
         lines.append(f"\nA turn of {name} at 10,000 messages takes {series['10000'] / series['10']:.2f} times one at 10.")
     return "\n".join(lines)

@@ -399,6 +399,37 @@ class TestParsing:
         assert "\n".join(system).count("Say ok.") == 1
 
 
+class TestNativeToolCallsBesideAParser:
+    def test_they_reach_the_formatted_result(self, variant: Any) -> None:
+        call = ToolCall("add", {"a": 1, "b": 2}, "c1")
+        for answer in ([call], ["ok", call]):
+            agent = variant.cls("Agent")(variant.model([answer]), output_format=Strict(), on_parse_error="raise")
+            assert variant.call(agent, "x").formatted.tool_calls == [call]
+        plain = variant.cls("Agent")(variant.model([["text", call]]), output_format=StrParser())
+        assert variant.call(plain, "x").formatted.tool_calls == [call]
+
+
+class TestAutomaticOutputFormat:
+    def test_the_parser_is_told_the_template_of_the_model(self) -> None:
+        from lagent.registry import register
+
+        class Told(StrParser):
+            def __init__(self, chat_template: str, extra: int = 0) -> None:
+                super().__init__()
+                self.told = chat_template, extra
+
+        class Model(EchoModel):
+            chat_template = "{{ messages }}"  # type: ignore[assignment]
+
+        with register("parsers", "auto", Told):
+            assert Agent(Model(), output_format="auto").output_format.told == ("{{ messages }}", 0)
+            assert Agent(Model(), output_format={"type": "auto", "extra": 1}).output_format.told == ("{{ messages }}", 1)
+            mine = {"type": "auto", "chat_template": "mine"}
+            assert Agent(EchoModel(), output_format=mine).output_format.told == ("mine", 0)
+            with pytest.raises(ConfigurationError, match="which EchoModel does not tell: name the dialect"):
+                Agent(EchoModel(), output_format="auto")
+
+
 class TestToolsWithoutNativeSupport:
     def test_a_dialect_describes_and_reads_them(self) -> None:
         class Dialect(StrParser):

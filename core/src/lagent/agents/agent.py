@@ -14,7 +14,7 @@ from lagent.agents.sessions import Atomic, OnBusy, SessionHandle, Sessions
 from lagent.agents.state import IncompatibleKeys, load_state_dict, state_dict
 from lagent.agents.tree import AgentTree
 from lagent.aggregators import DefaultAggregator
-from lagent.errors import ComponentNotFoundError, ConfigurationError, SessionBusyError, SessionRequiredError
+from lagent.errors import ConfigurationError, SessionBusyError, SessionRequiredError
 from lagent.flow import Call, Flow, StreamClosed, current_session, invoke
 from lagent.hooks import HookManager, RemovableHandle
 from lagent.memory import Memory, MemoryManager
@@ -54,7 +54,8 @@ class Agent(AgentTree):
         llm: the model.
         template: the system prompt: text, a :class:`lagent.prompts.PromptTemplate`, a message, or a list of messages.
         memory: what every session gets one of; ``None`` for an agent that remembers nothing.
-        output_format: the output parser, whose result goes into ``formatted``.
+        output_format: the output parser, whose result goes into ``formatted``; ``"auto"`` for the one that the model's chat
+            template calls for (needs lagent-parsers).
         aggregator: turns memory into model messages.
         name: the sender of the agent's messages; the name of the class by default.
         description: what the agent is for.
@@ -107,9 +108,9 @@ class Agent(AgentTree):
             if value not in known:
                 raise ConfigurationError(f"{argument} must be one of {', '.join(known)}, not {value!r}")
         self.name = name or type(self).__name__
-        self.llm = _model(llm, self.asynchronous)
+        self.llm = create("async_llms" if self.asynchronous else "llms", llm)
         self.memory = MemoryManager(memory, lambda: self.full_name) if memory is not None else None
-        self.output_format = create("parsers", output_format)
+        self.output_format = create("parsers", _parser_for(self.llm, output_format))
         self.template = template if template is not None else system_prompt
         self.description = description
         self.aggregator = create("aggregators", aggregator)
@@ -347,17 +348,18 @@ class Agent(AgentTree):
         return self._hooks.register(hook)
 
 
-def _model(spec: Any, asynchronous: bool) -> Any:
-    """A model of the agent's colour or, where the name has only one of the other, that one."""
-    own, other = ("async_llms", "llms") if asynchronous else ("llms", "async_llms")
-    try:
-        return create(own, spec)
-    except ComponentNotFoundError:
-        try:
-            return create(other, spec)
-        except ComponentNotFoundError:
-            pass
-        raise
+def _parser_for(llm: Any, spec: Any) -> Any:
+    """The parser that ``spec`` names; ``"auto"`` is told the chat template of the model."""
+    arguments = {"type": spec} if isinstance(spec, str) else dict(spec) if isinstance(spec, Mapping) else {}
+    if arguments.get("type") != "auto" or "chat_template" in arguments:
+        return spec
+    template = getattr(llm, "chat_template", None)
+    if template is None:
+        raise ConfigurationError(
+            f"output_format='auto' chooses by the chat template, which {type(llm).__name__} does not tell: name the dialect, "
+            "such as 'hermes', or pass {'type': 'auto', 'chat_template': …}"
+        )
+    return {**arguments, "chat_template": template}
 
 
 def _message(item: Any, sender: str | None = "user") -> AgentMessage:

@@ -109,12 +109,17 @@ class ModelTurn:
             response, reader = as_response((yield model_call(agent.llm, "chat", prompt, self.session_id, options))), None
         if hooks.heard("after_model"):
             response = yield from hooks.fire("after_model", agent, self.session_id, response)
-        if self.parser is None:
-            return response, _identified(_native(response, options)), None
+        native = _native(response, options)
+        if self.parser is None or (native is not None and native.tool_calls and not response.content):
+            return response, _identified(native), None
         try:
             parsed = reader.finish() if reader is not None else self.parser.parse_response(response.content)
         except Exception as error:
             return response, None, str(error) or repr(error)
+        if native is not None and native.tool_calls:
+            if not isinstance(parsed, ParsedResponse):
+                return response, _identified(native), None
+            parsed.tool_calls, parsed.reasoning = native.tool_calls, parsed.reasoning or native.reasoning
         return response, _identified(parsed), error_of(parsed)
 
     def _stream(self, prompt: Any, options: dict[str, Any]) -> Flow[tuple[ModelResponse, Any]]:

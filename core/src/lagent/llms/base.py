@@ -86,6 +86,11 @@ class BaseLLM:
         }
         self.gen_params = self.update_gen_params(**gen_params)
 
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own chat template (Jinja), if it can tell; ``output_format="auto"`` chooses the parser by it."""
+        return None
+
     # For backends
 
     def _complete(self, request: ModelRequest) -> Any:

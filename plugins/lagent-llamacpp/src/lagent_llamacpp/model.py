@@ -93,6 +93,11 @@ class LlamaCppModel(BaseLLM):
         self._guided = GuidedTools(self._engine)
         check_template(self.template_parser, self.apply_chat_template, on_mismatch=on_template_mismatch)
 
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template that the model uses: the file's own, or the one given."""
+        return str(self._engine.ask("/props")["chat_template"])
+
     def apply_chat_template(self, messages: list[dict[str, Any]]) -> str:
         """The prompt that the model's chat template makes of ``messages``."""
         return str(self._engine.ask("/apply-template", {"messages": messages})["prompt"])
