@@ -220,6 +220,19 @@ class TestClosing:
         assert tools.agent.llm.closed_sessions == ["s"]
         assert all(agent.memory.sessions() == [] for _, agent in chain.named_agents())
 
+    def test_one_that_fails_does_not_keep_the_others_from_closing(self) -> None:
+        class Stuck(EchoModel):
+            def close_session(self, session_id: Any) -> None:
+                raise RuntimeError("stuck")
+
+        fine = EchoModel()
+        chain = Sequential(Agent(Stuck()), Agent(Stuck()), Agent(fine))
+        chain("x", session_id="s")
+        with pytest.raises(RuntimeError, match="stuck"):
+            chain.close_session("s")
+        assert fine.closed_sessions == ["s"]
+        assert all(agent.memory.sessions() == [] for _, agent in chain.named_agents())
+
     def test_the_least_recently_used_go_first(self, variant: Any) -> None:
         agent = variant.cls("Agent")(variant.model(), max_sessions=2)
         for session_id in ("a", "b", "a", "c"):

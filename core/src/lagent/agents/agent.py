@@ -297,18 +297,28 @@ class Agent(AgentTree):
                 _log.exception("closing the expired session %r of agent %r failed", expired, self.name)
 
     def _close_session(self, session_id: SessionId, on_busy: OnBusy = "wait") -> Flow[None]:
+        """Release a session in the whole tree; what fails there is raised when all of it was tried."""
+        errors: list[Exception] = []
         for _, agent in self.named_agents():
-            yield from agent._release(session_id, on_busy)
+            try:
+                yield from agent._release(session_id, on_busy, errors)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
-    def _release(self, session_id: SessionId, on_busy: OnBusy) -> Flow[None]:
-        """Let go of what this agent itself holds for a session."""
+    def _release(self, session_id: SessionId, on_busy: OnBusy, errors: list[Exception]) -> Flow[None]:
+        """Let go of what this agent itself holds for a session; a component that fails to is noted in ``errors``."""
         yield from self._sessions.enter(session_id, self.name or "", on_busy)
         try:
             if self.memory is not None:
                 self.memory.release(session_id)
             for component in self._components():
                 if callable(close := getattr(component, "close_session", None)):
-                    yield Call(close, (session_id,), blocking=getattr(component, "blocking", True))
+                    try:
+                        yield Call(close, (session_id,), blocking=getattr(component, "blocking", True))
+                    except Exception as error:
+                        errors.append(error)
             yield from self._hooks.fire("session_closed", self, session_id)
         finally:
             self._sessions.leave(session_id)
