@@ -41,6 +41,8 @@ class ChatCommand:
             read = _reader()
             if sys.stdin.isatty():
                 transcript.line("Ctrl-D leaves, /help tells more.", "dim")
+                # At the prompt Ctrl-C is a key, in an answer it stops that; a second one between the two must not end the program.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
             while (line := read()) is not None:
                 if not (line := line.strip()):
                     continue
