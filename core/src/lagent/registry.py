@@ -303,8 +303,14 @@ def _instance(component: Any, arguments: dict[str, Any], name: str) -> Any:
         if arguments:
             raise ConfigurationError(f"{name!r} is a finished object and takes no arguments, but got {', '.join(arguments)}")
         return component
-    _check_arguments(component, arguments, name)
-    return component(**arguments) if inspect.isclass(component) else functools.partial(component, **arguments)
+    if not inspect.isclass(component):
+        _check_arguments(component, arguments, name)
+        return functools.partial(component, **arguments)
+    try:
+        return component(**arguments)
+    except TypeError:
+        _check_arguments(component, arguments, name)  # only now, as it costs more than most constructors
+        raise
 
 
 def _check_arguments(component: Any, arguments: dict[str, Any], name: str) -> None:
