@@ -621,6 +621,9 @@ class TestSequential:
             assert [made[0], made[-1], made["1"], len(made)] == [a, b, b, 2]
         for made in (Sequential({"p": a, "q": b}), Sequential(("p", a), ("q", b)), Sequential([("p", a), ("q", b)])):
             assert [made["p"], made[1]] == [a, b]
+        made = Sequential(agents=["agent", {"type": "tools", "llm": "echo", "actions": ["calculator"], "name": "t"}])
+        assert [type(child).__name__ for child in made.children()] == ["Agent", "ToolAgent"]
+        assert made[1]("x").sender == "t"
         for wrong in ((), ([],), (a, 3)):
             with pytest.raises(ConfigurationError):
                 Sequential(*wrong)

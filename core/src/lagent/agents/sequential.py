@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict, UserList
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from itertools import cycle, islice
 from typing import Any
@@ -12,6 +12,7 @@ from lagent.agents.agent import Agent
 from lagent.agents.variants import AsyncAgentMixin, AsyncStreamingAgentMixin, StreamingAgentMixin, call_agent
 from lagent.errors import ConfigurationError
 from lagent.flow import Flow
+from lagent.registry import create
 from lagent.schema import AgentMessage, SessionId
 
 __all__ = ["AgentDict", "AgentList", "AsyncSequential", "AsyncStreamingSequential", "Sequential", "StreamingSequential"]
@@ -21,21 +22,24 @@ class Sequential(Agent):
     """Passes messages through agents in the order in which they were added.
 
     Args:
-        agents: the agents, ``(name, agent)`` pairs, or one iterable or mapping of these; their names are ``"0"``, ``"1"``, … by default.
+        children: the agents, ``(name, agent)`` pairs, or one iterable or mapping of these; their names are ``"0"``, ``"1"``, … by
+            default.
+        agents: the agents in the form of a configuration: a list of names, or of mappings with ``type`` and arguments.
         kwargs: see :class:`Agent`.
 
     Raises:
         ConfigurationError: there is no agent, or something that is none.
     """
 
-    def __init__(self, *agents: Any, **kwargs: Any) -> None:
+    def __init__(self, *children: Any, agents: Sequence[Any] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if len(agents) == 1 and not isinstance(agents[0], Agent) and not _is_pair(agents[0]):
-            agents = tuple(agents[0].items() if isinstance(agents[0], Mapping) else agents[0])
-        if not agents:
+        if len(children) == 1 and not isinstance(children[0], Agent) and not _is_pair(children[0]):
+            children = tuple(children[0].items() if isinstance(children[0], Mapping) else children[0])
+        children = (*children, *(create("agents", spec) for spec in agents))
+        if not children:
             raise ConfigurationError(f"{type(self).__name__} needs at least one agent")
-        for place, agent in enumerate(agents):
-            self.add_agent(*agent) if _is_pair(agent) else self.add_agent(str(place), agent)
+        for place, child in enumerate(children):
+            self.add_agent(*child) if _is_pair(child) else self.add_agent(str(place), child)
 
     def add_agent(self, name: str, agent: Agent) -> None:
         """Add an agent at the end; unlike that of other agents, its name becomes no attribute."""
