@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,22 @@ xllamacpp = pytest.importorskip("xllamacpp")
 models = pytest.importorskip("lagent_llamacpp.models")
 
 TEMPLATE = Path(__file__).parents[2] / "tests" / "engines" / "hermes.jinja"
+THINKING = Path(__file__).parent / "thinking.jinja"
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
+    with serving(TEMPLATE) as address:
+        yield address
+
+
+@contextmanager
+def serving(template: Path) -> Iterator[str]:
+    """Serve the small model with a chat template; gives the base URL."""
     params = xllamacpp.CommonParams()
     params.model.path = str(models.resolve(None))
     params.model_alias = {"m"}
-    params.chat_template = TEMPLATE.read_text()
+    params.chat_template = template.read_text()
     params.use_jinja = True
     params.n_ctx = 4096
     params.n_parallel = 4
@@ -73,3 +82,17 @@ class TestAsyncGPTAPI(LlamaCppServerTests, AsyncModelTests):
         value_of(cancel)
         self._wait_until_idle(model)
         assert self.chat(model, [{"role": "user", "content": self.prompt}])
+
+
+def test_reasoning() -> None:
+    """The small model does not think by itself; a grammar has it write as models write that do, and the server takes it apart."""
+    thought = r'root ::= "<think>\nIt is simple." "\n</think>\n\n" "Yes."'
+    with serving(THINKING) as url:
+        model = GPTAPI("m", key=KEY, api_base=url)
+        question = [{"role": "user", "content": "Is it?"}]
+        response = model.chat(question, grammar=thought, max_new_tokens=40)
+        chunks = list(model.stream_chat(question, grammar=thought, max_new_tokens=40))
+        model.close()
+    assert (response.content, response.reasoning.strip()) == ("Yes.", "It is simple.")
+    assert "".join(chunk.content for chunk in chunks) == "Yes."
+    assert "".join(chunk.reasoning for chunk in chunks).strip() == "It is simple."
