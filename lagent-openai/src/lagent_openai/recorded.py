@@ -16,7 +16,7 @@ from lagent import errors
 from lagent.errors import ModelConfigurationError, ModelError
 from lagent.flow import Flow
 from lagent.llms import ModelRequest
-from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, ToolCall, ToolCallDelta, Usage, to_data
+from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, ToolCallDelta, Usage, to_data
 from lagent_openai.wrapper import AsyncWrapper, Wrapper
 
 __all__ = ["AsyncRecorded", "Recorded"]
@@ -211,14 +211,7 @@ def _data_of(value: Any) -> Data:
 
 def _response_data(response: ModelResponse) -> Data:
     """A whole answer as the data of its one chunk."""
-    pieces = [_piece(index, call) for index, call in enumerate(response.tool_calls)]
-    chunk = ModelChunk(response.content, response.reasoning or "", pieces, response.finish_reason, response.usage, response.extra)
-    return _data_of(chunk)
-
-
-def _piece(index: int, call: ToolCall) -> ToolCallDelta:
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(to_data(call.arguments), ensure_ascii=False)
-    return ToolCallDelta(index, call.name, arguments, call.id)
+    return _data_of(response.chunk())
 
 
 def _chunk_of(data: Data) -> ModelChunk:

@@ -185,8 +185,7 @@ def _wrote_markup(message: AgentMessage) -> bool:
 
 
 def _tool_call(call: ToolCall) -> Message:
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(to_data(call.arguments), ensure_ascii=False)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text}}
 
 
 def _content(message: AgentMessage) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import uuid
@@ -22,9 +21,10 @@ from lagent.errors import (
     UnsupportedCapabilityError,
 )
 from lagent.flow import END, Call, Flow, Gather, Sleep, Stream
+from lagent.llms.adapt import as_response
 from lagent.llms.meta_template import LMTemplateParser
 from lagent.llms.request import Capabilities, Message, ModelRequest
-from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId, ToolCallDelta, to_data
+from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId
 
 __all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM"]
 
@@ -207,49 +207,45 @@ class BaseLLM:
         while True:
             try:
                 if self._overrides("_complete") or not self._overrides("_stream"):
-                    return _as_response((yield Call(self._complete, (request,))))
-                return (yield from self._fold(request))
+                    return as_response((yield Call(self._complete, (request,))))
+                builder = ResponseBuilder()
+                yield from self._try_once(request, builder)  # nobody reads what it emits
+                return builder.response()
             except _RETRIED as error:
                 yield from self._pause(attempt, error)
             attempt += 1
             request = attrs.evolve(request, request_id=uuid.uuid4().hex)
-
-    def _fold(self, request: ModelRequest) -> Flow[ModelResponse]:
-        builder = ResponseBuilder()
-        source = Stream(self._stream(request))
-        try:
-            while (chunk := (yield source.next())) is not END:
-                builder.add(chunk)
-        finally:
-            yield source.close()
-        if not builder.finished:
-            builder.add(ModelChunk(finish_reason="stop"))
-        return builder.response()
 
     def _answer_streaming(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks. A retry happens only as long as nothing was emitted."""
         attempt = 0
         while True:
-            builder, chunk = ResponseBuilder(), None
+            builder = ResponseBuilder()
             try:
-                if not self._overrides("_stream"):
-                    return builder.add(_as_chunk(_as_response((yield Call(self._complete, (request,))))))
-                source = Stream(self._stream(request))
-                try:
-                    while (item := (yield source.next())) is not END:
-                        chunk = builder.add(item)
-                        yield chunk
-                finally:
-                    yield source.close()
-                if chunk is None or not builder.finished:
-                    chunk = builder.add(ModelChunk(finish_reason="stop"))
-                return chunk
+                return (yield from self._try_once(request, builder))
             except _RETRIED as error:
-                if chunk is not None:
+                if builder.started:
                     raise
                 yield from self._pause(attempt, error)
             attempt += 1
             request = attrs.evolve(request, request_id=uuid.uuid4().hex)
+
+    def _try_once(self, request: ModelRequest, builder: ResponseBuilder) -> Flow[ModelChunk]:
+        """Emit the chunks of one try, the last of which says why the answer ended, and put them into ``builder``."""
+        if not self._overrides("_stream"):
+            chunk = as_response((yield Call(self._complete, (request,)))).chunk()
+            chunk.finish_reason = chunk.finish_reason or "stop"
+            return builder.add(chunk)
+        source, last = Stream(self._stream(request)), None
+        try:
+            while (item := (yield source.next())) is not END:
+                last = builder.add(item)
+                yield last
+        finally:
+            yield source.close()
+        if last is None or not builder.finished:
+            last = builder.add(ModelChunk(finish_reason="stop"))
+        return last
 
     def _pause(self, attempt: int, error: ModelError) -> Flow[None]:
         """Wait before the next try: as long as the server says, else exponentially longer with full jitter.
@@ -286,25 +282,6 @@ class AsyncLLMMixin:
 
 class AsyncBaseLLM(AsyncLLMMixin, BaseLLM):
     """Base of asynchronous models: :meth:`_complete` is a coroutine function, :meth:`_stream` an async generator."""
-
-
-def _as_response(value: Any) -> ModelResponse:
-    return value if isinstance(value, ModelResponse) else ModelResponse(content=str(value))
-
-
-def _as_chunk(response: ModelResponse) -> ModelChunk:
-
-    return ModelChunk(
-        content=response.content,
-        reasoning=response.reasoning or "",
-        tool_calls=[
-            ToolCallDelta(i, c.name, c.arguments if isinstance(c.arguments, str) else json.dumps(to_data(c.arguments)), c.id)
-            for i, c in enumerate(response.tool_calls)
-        ],
-        finish_reason=response.finish_reason or "stop",
-        usage=response.usage,
-        extra=response.extra,
-    )
 
 
 def _without_system(messages: list[Message]) -> list[Message]:

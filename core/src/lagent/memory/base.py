@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from lagent.errors import StateError
-from lagent.flow import Call, run
+from lagent.flow import Call
 from lagent.memory.store import MemoryStore
 from lagent.schema import AgentMessage, SessionId
 
@@ -220,8 +220,4 @@ class StoredMemory(Memory):
 
 def wait_for(function: Callable[..., Any], *args: Any) -> Any:
     """The result of a store's method, asynchronous or not."""
-
-    def steps() -> Any:
-        return (yield Call(function, args))
-
-    return run(steps())
+    return Call(function, args).run()

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from lagent.schema.codes import ModelStatusCode, ParseStatus
+from lagent.schema.data import to_data
 
 __all__ = ["ModelChunk", "ModelResponse", "ParsedResponse", "ResponseBuilder", "ToolCall", "ToolCallDelta", "Usage"]
 
@@ -26,6 +27,15 @@ class ToolCall:
     name: str
     arguments: dict[str, Any] | str = field(factory=dict)
     id: str | None = None
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON text, which is how chat formats carry them; raw text as it is."""
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(to_data(self.arguments), ensure_ascii=False)
+
+    def delta(self, index: int) -> ToolCallDelta:
+        """The call as one piece of a stream, in the place ``index`` among the calls of the answer."""
+        return ToolCallDelta(index, self.name, self.arguments_text, self.id)
 
 
 @define
@@ -77,6 +87,11 @@ class ModelResponse(str):
     def __new__(cls, content: str = "", *args: Any, **kwargs: Any) -> ModelResponse:
         return super().__new__(cls, content)
 
+    def chunk(self) -> ModelChunk:
+        """The whole answer as one chunk."""
+        calls = [call.delta(index) for index, call in enumerate(self.tool_calls)]
+        return ModelChunk(self.content, self.reasoning or "", calls, self.finish_reason, self.usage, self.extra)
+
 
 @define
 class ModelChunk:
@@ -114,15 +129,21 @@ class ModelChunk:
 
 
 class ResponseBuilder:
-    """Puts the chunks of a stream together; each chunk that went through :meth:`add` knows the text so far."""
+    """Puts the chunks of a stream together; each chunk that went through :meth:`add` knows the text so far.
+
+    Attributes:
+        started: whether there was a chunk at all.
+    """
 
     def __init__(self) -> None:
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, ToolCallDelta] = {}
         self._response = ModelResponse()
+        self.started = False
 
     def add(self, chunk: ModelChunk) -> ModelChunk:
+        self.started = True
         if chunk.content:
             self._content.append(chunk.content)
         if chunk.reasoning:

@@ -16,7 +16,7 @@ from lagent import flow
 from lagent.errors import ModelConfigurationError
 from lagent.flow import Call, Flow, Sleep
 from lagent.llms import AsyncBaseLLM, BaseLLM, Capabilities, ModelRequest
-from lagent.schema import ModelChunk, ModelResponse, SessionId, ToolCall, ToolCallDelta, Usage, to_data
+from lagent.schema import ModelChunk, ModelResponse, SessionId, ToolCall, ToolCallDelta, Usage
 
 __all__ = ["AsyncEchoModel", "EchoModel"]
 
@@ -127,8 +127,7 @@ def _pieces(answer: Any, number: int) -> list[Piece]:
     calls = 0
     for piece in answer:
         if isinstance(piece, ToolCall):
-            arguments = piece.arguments if isinstance(piece.arguments, str) else json.dumps(to_data(piece.arguments))
-            delta = ToolCallDelta(calls, piece.name, arguments, piece.id or f"call_{number}_{calls}")
+            delta = ToolCallDelta(calls, piece.name, piece.arguments_text, piece.id or f"call_{number}_{calls}")
             piece, calls = ModelChunk(tool_calls=[delta]), calls + 1
         elif isinstance(piece, type) and issubclass(piece, BaseException):
             piece = piece()
