@@ -7,11 +7,12 @@ import contextvars
 import functools
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
-__all__ = ["in_thread", "wait"]
+__all__ = ["Mailbox", "in_thread", "wait"]
 
 T = TypeVar("T")
 
@@ -79,3 +80,39 @@ def wait(awaitable: Awaitable[T]) -> T:
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
+
+
+class Mailbox:
+    """Items on their way from any thread to one reader, who waits for them on whatever thread or event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unread: deque[tuple[Callable[[Future[Any], Any], None], Any]] = deque()
+        self._reader: Future[Any] | None = None
+
+    def put(self, item: Any) -> None:
+        """Hand over an item."""
+        self._deliver(Future.set_result, item)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over an error, which is raised where the reader waits."""
+        self._deliver(Future.set_exception, error)
+
+    def take(self) -> Future[Any]:
+        """The next item; as a step of a flow, :class:`lagent.flow.Call` waits for it. A future that was cancelled takes none."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._unread:
+                settle, value = self._unread.popleft()
+                settle(future, value)
+            else:
+                self._reader = future
+        return future
+
+    def _deliver(self, settle: Callable[[Future[Any], Any], None], value: Any) -> None:
+        with self._lock:
+            reader, self._reader = self._reader, None
+            if reader is None or not reader.set_running_or_notify_cancel():
+                self._unread.append((settle, value))
+                return
+        settle(reader, value)

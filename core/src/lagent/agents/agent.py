@@ -17,6 +17,7 @@ from lagent.aggregators import DefaultAggregator
 from lagent.errors import ConfigurationError, SessionBusyError, SessionRequiredError
 from lagent.flow import Call, Flow, StreamClosed, current_session, invoke
 from lagent.hooks import HookManager, RemovableHandle
+from lagent.llms.adapt import capabilities_of
 from lagent.memory import Memory, MemoryManager
 from lagent.registry import create
 from lagent.schema import AgentMessage, SessionId
@@ -369,7 +370,9 @@ def _parser_for(llm: Any, spec: Any) -> Any:
             f"output_format='auto' chooses by the chat template, which {type(llm).__name__} does not tell: name the dialect, "
             "such as 'hermes', or pass {'type': 'auto', 'chat_template': …}"
         )
-    return {**arguments, "chat_template": template}
+    # What the model itself takes out of its text is not to be looked for there.
+    separated = {"reasoning": "none", "reasoning_started": False} if capabilities_of(llm).reasoning else {}
+    return {"chat_template": template, **separated, **arguments}
 
 
 def _message(item: Any, sender: str | None = "user") -> AgentMessage:

@@ -181,9 +181,12 @@ class BaseLLM:
             request.prompt = inputs
             return request
         request.messages = inputs if self.capabilities.system_role else _without_system(inputs)
-        if self.meta_template and self.capabilities.raw_prompts:
-            request.prompt = self.template_parser(request.messages)
+        request.prompt = self._rendered(request.messages)
         return request
+
+    def _rendered(self, messages: list[Message]) -> str | None:
+        """The text of ``messages`` by the ``meta_template``, if there is one and the model takes plain text."""
+        return self.template_parser(messages) if self.meta_template and self.capabilities.raw_prompts else None
 
     @classmethod
     def _overrides(cls, method: str) -> bool:

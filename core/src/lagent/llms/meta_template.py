@@ -59,8 +59,11 @@ class LMTemplateParser:
                 raise ModelConfigurationError(f"meta_template has the role {role!r} twice")
             self.roles[role] = dict(item)
 
-    def __call__(self, dialog: str | Sequence[str | Message]) -> str:
+    def __call__(self, dialog: str | Sequence[str | Message], *, generate: bool = True) -> str:
         """The text of ``dialog``; a string is returned as it is.
+
+        Args:
+            generate: whether the model is to continue the text, so that it ends where an answer begins.
 
         Raises:
             ModelConfigurationError: a message has a role that the template does not know.
@@ -70,7 +73,7 @@ class LMTemplateParser:
         if not self.meta_template:
             texts = (item if isinstance(item, str) else str(item.get("content") or "") for item in dialog)
             return "\n".join(text for text in texts if text)
-        last = len(dialog) - 1
+        last = len(dialog) - 1 if generate else -1
         return "".join(item if isinstance(item, str) else self._render(item, index == last) for index, item in enumerate(dialog))
 
     def _render(self, message: Message, last: bool) -> str:

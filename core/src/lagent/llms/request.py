@@ -28,6 +28,7 @@ class Capabilities:
         logprobs: returns log-probabilities on request.
         raw_prompts: continues a plain text (:meth:`BaseLLM.generate`).
         prefix_caching: reuses the work done on a common beginning of prompts.
+        reasoning: gives its reasoning apart from its text.
     """
 
     system_role: bool = True
@@ -39,6 +40,7 @@ class Capabilities:
     logprobs: bool = False
     raw_prompts: bool = False
     prefix_caching: bool = False
+    reasoning: bool = False
 
 
 @define

@@ -8,15 +8,14 @@ import secrets
 import threading
 import urllib.request
 import weakref
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
 from lagent.flow import END, Call, Flow
 from lagent.schema import ModelChunk, ToolCallDelta, Usage
+from lagent.threads import Mailbox
 
 __all__ = ["Engine", "Generation"]
 
@@ -181,9 +180,7 @@ class Generation:
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
-        self._lock = threading.Lock()
-        self._pieces: deque[Any] = deque()
-        self._reader: Future[Any] | None = None
+        self._pieces = Mailbox()
         self._closed = False
         self._logprobs: list[Any] = []
 
@@ -199,9 +196,7 @@ class Generation:
         Raises:
             ModelError: the request failed.
         """
-        while (piece := (yield Call(self._take))) is not END:
-            if isinstance(piece, ModelError):
-                raise piece
+        while (piece := (yield Call(self._pieces.take))) is not END:
             if "error" in piece:
                 raise _error(piece["error"])
             choice = piece["choices"][0]
@@ -235,27 +230,13 @@ class Generation:
         except Exception as error:  # whatever it is, the reader is waiting
             failure = EngineError(f"llama.cpp could not take the request: {error}")
             failure.__cause__ = error
-            self._put(failure)
-        self._put(END)
+            self._pieces.fail(failure)
+        self._pieces.put(END)
 
     def _put(self, piece: Any) -> bool:
         """Hand over a piece; the answer tells llama.cpp whether to stop."""
-        with self._lock:
-            reader, self._reader = self._reader, None
-            if reader is None or not reader.set_running_or_notify_cancel():
-                self._pieces.append(piece)
-                return self._closed
-        reader.set_result(piece)
+        self._pieces.put(piece)
         return self._closed
-
-    def _take(self) -> Future[Any]:
-        future: Future[Any] = Future()
-        with self._lock:
-            if self._pieces:
-                future.set_result(self._pieces.popleft())
-            else:
-                self._reader = future
-        return future
 
 
 def _call_delta(call: Body) -> ToolCallDelta:
