@@ -9,6 +9,8 @@ from lagent_parsers.prose import Reading
 
 __all__ = ["Region"]
 
+_PART = 256  # characters that are put together as they come, since many small strings cost more to join and to free than to read
+
 
 class Region:
     """Collects the text of a region until its end.
@@ -26,9 +28,8 @@ class Region:
         self.end: str | None = None
         self.behind = ""
         self._proper = False
-        self._parts = [block.open] if block.bracket else []
-        self._length = sum(map(len, self._parts))
-        self._depth = self._length
+        self._parts, self._last = list[str](), block.open if block.bracket else ""
+        self._depth = self._length = len(self._last)
         self._quote: Quote | None = None
         self._markers = grammar.outside[block.open]
         self._quotes = {quote.open: quote for quote in block.codec.quotes}
@@ -47,8 +48,10 @@ class Region:
 
     def body(self) -> str:
         """The text between the markers."""
-        self._parts = ["".join(self._parts)]
-        return self._parts[0]
+        if self._parts:
+            self._last = "".join([*self._parts, self._last])
+            self._parts.clear()
+        return self._last
 
     def text(self) -> str:
         """The text of the whole region, with its markers."""
@@ -76,8 +79,11 @@ class Region:
         return self.block.codec.read(self.body(), self._proper or more, self._tools)
 
     def add(self, text: str) -> None:
-        self._parts.append(text)
+        self._last += text
         self._length += len(text)
+        if len(self._last) > _PART:
+            self._parts.append(self._last)
+            self._last = ""
 
     def read(self, text: str, at: int, final: bool) -> int:
         """Read on from a place in ``text``; returns up to where. Sets :attr:`end` if the region ends there."""
@@ -120,7 +126,7 @@ class Region:
             self._quote, self._markers = None, self._grammar.outside[self.block.open]
         elif marker in self.block.close:
             self._end_in_quotes = self._end_in_quotes or (self._length, marker)
-        elif marker[0] != "\\" and self._end_in_quotes:
+        elif self._end_in_quotes:
             self._end("")
             return at
         self.add(marker)
@@ -131,6 +137,6 @@ class Region:
         if not proper and self._end_in_quotes:
             length, self.end = self._end_in_quotes
             body = self.body()
-            self._parts, self.behind = [body[:length]], body[length + len(self.end) :]
+            self._last, self.behind = body[:length], body[length + len(self.end) :]
             proper = True
         self._proper = proper
