@@ -1,0 +1,45 @@
+"""A small real server with a worker, for the tests of ServerProcess; run as a script.
+
+python small_server.py PORT [--worker FILE] [--fail CODE] [--refuse] [--unready] [--stubborn]
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = {"/pid": str(os.getpid()), "/variable": os.environ.get("SMALL_SERVER", "")}.get(self.path, "").encode()
+        self.send_response(503 if arguments.unready else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument(
+        "--worker", type=Path, help="start a worker, which ends with the server only if told to; its pid goes here"
+    )
+    parser.add_argument("--fail", type=int, help="end with this exit code")
+    parser.add_argument("--unready", action="store_true", help="never be ready")
+    parser.add_argument("--stubborn", action="store_true", help="ignore SIGTERM")
+    arguments = parser.parse_args()
+    print("\x1b[32mthe small server begins\x1b[0m", flush=True)
+    if arguments.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if arguments.worker:
+        worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        arguments.worker.write_text(f"{worker.pid}\n")
+    if arguments.fail is not None:
+        print("out of memory: 3 GiB are missing", file=sys.stderr, flush=True)
+        sys.exit(arguments.fail)
+    http.server.ThreadingHTTPServer(("127.0.0.1", arguments.port), Handler).serve_forever()
