@@ -165,34 +165,42 @@ class EngineModel(BaseLLM):
         return flow.stream(self._respond(request))
 
     def _whole(self, request: ModelRequest) -> Flow[ModelResponse]:
-        started = yield Call(self._start, (request, False), blocking=True)
+        (started,) = yield Call(self._start, ([request], False), blocking=True)
         return (yield from self._collect(started))
-
-    def _batch(self, requests: list[ModelRequest]) -> Flow[list[ModelResponse]]:
-        """Answer several requests as one batch of the engine: all are handed over before the first is waited for."""
-        started: list[_Started] = []
-        try:
-            for request in requests:
-                started.append((yield Call(self._start, (request, False), blocking=True)))
-            responses = []
-            for each in started:
-                responses.append((yield from self._collect(each)))
-            return responses
-        finally:
-            for each in started:
-                yield each.source.close()
 
     def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks of the answer."""
-        started = yield Call(self._start, (request, True), blocking=True)
+        (started,) = yield Call(self._start, ([request], True), blocking=True)
         return (yield from self._drain(started))
 
-    def _collect(self, started: _Started) -> Flow[ModelResponse]:
-        """The whole answer."""
-        yield from self._drain(started)
-        return started.answer.response()
+    def _batch(self, requests: list[ModelRequest]) -> Flow[list[ModelResponse]]:
+        """Answer several requests as one batch of the engine: all are handed over before the first is waited for."""
+        started: list[_Started] = yield Call(self._start, (requests, False), blocking=True)
+        responses = []
+        try:
+            for each in started:
+                responses.append((yield from self._collect(each)))
+        finally:
+            for each in started:
+                yield each.source.close()
+        return responses
 
-    def _start(self, request: ModelRequest, streamed: bool) -> _Started:
+    def _start(self, requests: Sequence[ModelRequest], streamed: bool) -> list[_Started]:
+        """Hand requests to the engine."""
+        prepared = [self._prepare(request, streamed) for request in requests]
+        self._ready()
+        started: list[_Started] = []
+        try:
+            for each in prepared:
+                started.append(_Started(each, self._generate(each.generation)))
+        except BaseException:
+            for other in started:
+                other.source.close().run()
+            raise
+        return started
+
+    def _prepare(self, request: ModelRequest, streamed: bool) -> _Prepared:
+        """Check what is asked, and say it in the engine's terms."""
         params = {name: value for name, value in request.params.items() if value is not None and value != []}
         wants_ids = params.pop("return_token_ids", False)
         options = params.pop("chat_template_kwargs", None)
@@ -220,11 +228,18 @@ class EngineModel(BaseLLM):
             session_id=request.session_id,
             media=None if prompt is None else self._media(request),
         )
-        self._ready()
-        return _Started(self._generate(generation), answer, generation, prompt, wants_ids)
+        return _Prepared(answer, generation, prompt, wants_ids)
+
+    def _collect(self, started: _Started) -> Flow[ModelResponse]:
+        """The whole answer."""
+        last = yield from self._drain(started)
+        response = started.asked.answer.response()
+        response.usage, response.extra = last.usage, last.extra
+        return response
 
     def _drain(self, started: _Started) -> Flow[ModelChunk]:
-        source, answer, prompt = started.source, started.answer, started.prompt
+        source, asked = started.source, started.asked
+        answer, generation, prompt = asked.answer, asked.generation, asked.prompt
         last = ModelChunk()
         try:
             while (piece := (yield source.next())) is not END:
@@ -238,12 +253,12 @@ class EngineModel(BaseLLM):
         if last.finish_reason is None:
             raise EngineError(f"the engine of {self.path!r} ended the answer without saying why")
         reply = answer.reply()
-        last.extra = {"request_id": started.generation.request_id, **last.extra}
-        last.usage = last.usage or Usage(len(started.generation.prompt_ids), len(reply.token_ids))
-        if started.wants_ids:
-            last.extra |= {"prompt_token_ids": started.generation.prompt_ids, "token_ids": reply.token_ids}
+        last.extra = {"request_id": generation.request_id, **last.extra}
+        last.usage = last.usage or Usage(len(generation.prompt_ids), len(reply.token_ids))
+        if asked.wants_ids:
+            last.extra |= {"prompt_token_ids": generation.prompt_ids, "token_ids": reply.token_ids}
         if prompt is not None:
-            self._prompts.answered(prompt, reply, started.generation.session_id)
+            self._prompts.answered(prompt, reply, generation.session_id)
             if prompt.rewritten is not None:
                 last.extra["history_rewritten"] = prompt.rewritten
                 self._warn(prompt.rewritten)
@@ -323,14 +338,21 @@ class AsyncEngineMixin(AsyncLLMMixin):
 
 
 @frozen
-class _Started:
-    """A request that the engine works on."""
+class _Prepared:
+    """A request in the engine's terms."""
 
-    source: Source
     answer: Answer
     generation: Generation
     prompt: Prompt | None
     wants_ids: bool
+
+
+@frozen
+class _Started:
+    """A request that the engine works on."""
+
+    asked: _Prepared
+    source: Source
 
 
 def _parsers(

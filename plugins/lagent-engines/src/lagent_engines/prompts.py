@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -25,6 +26,8 @@ _SESSIONS = 4096
 """How many sessions are remembered; one that was forgotten is rendered and tokenised as a whole once."""
 _CONVERSATIONS = 8
 """How many conversations of one session are remembered: several agents may share a session."""
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+"""The fields of a message under which templates look for reasoning."""
 _PROBES: list[list[Message]] = [
     [
         {"role": "user", "content": "First?"},
@@ -174,9 +177,7 @@ class Prompts:
             return Prompt(known.ids, None, evolve(asked, ids=known.ids))
         reply = known.reply if known.reply is not None and known.reply.is_in(asked.messages[count]) else None
         if reply is not None and reply.reasoning:
-            # Under the names by which templates know it.
-            names = ("reasoning_content", "reasoning", "thinking")
-            asked.seen[count] = {**asked.seen[count], **dict.fromkeys(names, reply.reasoning)}
+            asked.seen[count] = {**asked.seen[count], **dict.fromkeys(_REASONING, reply.reasoning)}
         turn = self._turn(asked, count)
         if isinstance(turn, str):
             return self._whole(asked, turn)
@@ -236,12 +237,21 @@ class Prompts:
 
     @staticmethod
     def _head(messages: list[Message]) -> list[Message]:
-        """The part of ``messages`` that what follows depends on, with a template that takes each message by itself."""
+        """The part of ``messages`` that what follows depends on, with a template that takes each message by itself.
+
+        That is the system prompt, the last question, and the first answer to it with reasoning, by which it shows whether the template
+        takes the reasoning back when the next question comes.
+        """
         asked = next((place for place in reversed(range(len(messages))) if messages[place]["role"] == "user"), None)
         if asked is None:
             return messages
         first = next(place for place, message in enumerate(messages) if message["role"] not in ("system", "developer"))
-        return [*messages[:first], messages[asked]]
+        since = iter(messages[asked + 1 :])
+        thought = next((message for message in since if _REASONING[0] in message), None)
+        if thought is None:
+            return [*messages[:first], messages[asked]]
+        results = takewhile(lambda message: message["role"] == "tool", since)
+        return [*messages[:first], messages[asked], thought, *results]
 
     def _probed(self) -> tuple[str, bool]:
         """What the template writes behind an answer, and whether it writes every message without regard to those long before."""
