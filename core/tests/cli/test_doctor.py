@@ -178,7 +178,9 @@ def test_what_does_not_fit_is_told(doctor, site, metadata, version):
     assert problem == f"other>=1 is needed, but {version} is installed"
 
 
-@pytest.mark.parametrize(("version", "problems"), [("0.32.0", []), ("0.20.0", ["engine>=0.30 is needed, but 0.20.0 is installed"])])
+@pytest.mark.parametrize(
+    ("version", "problems"), [("0.32.0", []), ("0.20.0", ["engine>=0.30 is needed, but 0.20.0 is installed"])]
+)
 def test_another_build_of_what_is_required_counts(doctor, site, version, problems):
     site.install("acme", {"llms": {"acme": "acme:Component"}}, metadata="Requires-Dist: engine>=0.30\n")
     folder = site.install("engine-cpu", {}, version=version, api=None)

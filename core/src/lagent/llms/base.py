@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import uuid
@@ -168,6 +169,7 @@ class BaseLLM:
             ("tools", known["tools"]),
             ("json_schema", known["output_schema"]),
             ("grammar", options.get("grammar")),
+            ("images", not self.capabilities.images and _new_image(inputs)),
         ):
             if wanted and not getattr(self.capabilities, needed):
                 raise UnsupportedCapabilityError(
@@ -285,6 +287,15 @@ class AsyncLLMMixin:
 
 class AsyncBaseLLM(AsyncLLMMixin, BaseLLM):
     """Base of asynchronous models: :meth:`_complete` is a coroutine function, :meth:`_stream` an async generator."""
+
+
+def _new_image(inputs: Any) -> bool:
+    """Whether there is an image behind the last answer; those before it were checked with the turn that brought them."""
+    new = (
+        itertools.takewhile(lambda message: message["role"] != "assistant", reversed(inputs)) if isinstance(inputs, list) else ()
+    )
+    parts = (part for message in new if isinstance(message.get("content"), list) for part in message["content"])
+    return any("image" in str(part.get("type")) for part in parts if isinstance(part, Mapping))
 
 
 def _without_system(messages: list[Message]) -> list[Message]:

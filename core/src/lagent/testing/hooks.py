@@ -141,7 +141,7 @@ class HookTests(Kit):
 class _Scripted(BaseLLM):
     """Says what it was told, word by word."""
 
-    capabilities = Capabilities(streaming=True)
+    capabilities = Capabilities(streaming=True, images=True)
     blocking = False
 
     def _stream(self, request: ModelRequest) -> Any:

@@ -16,6 +16,13 @@ __all__ = ["CapabilityTests"]
 
 _PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
+_IMAGE: list[dict[str, Any]] = [
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "Which colour is this?"}, {"type": "image_url", "image_url": {"url": _PIXEL}}],
+    }
+]
+
 
 class CapabilityTests(ModelKit):
     """The tests of :class:`lagent.testing.ModelTests` that ``capabilities`` decide about."""
@@ -114,10 +121,9 @@ class CapabilityTests(ModelKit):
 
     def test_images(self, model: Any) -> None:
         self._needs(model, "images")
-        parts = [{"type": "text", "text": "Which colour is this?"}, {"type": "image_url", "image_url": {"url": _PIXEL}}]
-        assert self.chat(model, [{"role": "user", "content": parts}])
+        assert self.chat(model, _IMAGE)
 
-    @pytest.mark.parametrize("capability", ["tools", "json_schema", "grammar", "raw_prompts"])
+    @pytest.mark.parametrize("capability", ["tools", "json_schema", "grammar", "images", "raw_prompts"])
     def test_what_is_lacking_is_refused(self, model: Any, capability: str) -> None:
         if getattr(model.capabilities, capability):
             pytest.skip(f"the model's capabilities name {capability!r}")
@@ -125,11 +131,11 @@ class CapabilityTests(ModelKit):
             "tools": {"tools": [self.tool]},
             "json_schema": {"output_schema": self.output_schema},
             "grammar": {"grammar": 'root ::= "yes" | "no"'},
-            "raw_prompts": {},
         }
-        asked = requests[capability]
+        asked = requests.get(capability, {})
         raw = capability == "raw_prompts"
+        given: Any = {"raw_prompts": "text", "images": _IMAGE}.get(capability, ask(self.prompt))
         with pytest.raises(UnsupportedCapabilityError):
-            value_of(model.generate if raw else model.chat, "text" if raw else ask(self.prompt), **asked)
+            value_of(model.generate if raw else model.chat, given, **asked)
         with pytest.raises(UnsupportedCapabilityError):
-            list(items((model.stream_generate if raw else model.stream_chat)("text" if raw else ask(self.prompt), **asked)))
+            list(items((model.stream_generate if raw else model.stream_chat)(given, **asked)))

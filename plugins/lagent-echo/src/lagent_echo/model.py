@@ -21,7 +21,7 @@ from lagent.schema import ModelChunk, ModelResponse, SessionId, ToolCall, ToolCa
 __all__ = ["AsyncEchoModel", "EchoModel"]
 
 _FIELDS = ("content", "reasoning", "tool_calls", "finish_reason")
-_CAPABILITIES = Capabilities(tools=True, streaming=True, raw_prompts=True)
+_CAPABILITIES = Capabilities(tools=True, streaming=True, images=True, raw_prompts=True)
 
 
 class _Scripted(BaseLLM):
