@@ -75,15 +75,16 @@ def generated() -> dict[Path, str]:
 
 
 def catalogue() -> dict[str, dict[str, list[str]]]:
-    """The names and classes of each first-party distribution; those that the workspace does not have stay as they are."""
-    found: dict[str, dict[str, list[str]]] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
+    """The names and classes of each first-party distribution that has components."""
+    found: dict[str, dict[str, list[str]]] = {}
     for name, groups in projects().items():
         names: dict[str, set[str]] = {"classes": set()}
         for kind in set(GROUPS) - {"commands"}:
             for component, value in groups.get(GROUPS[kind], {}).items():
                 names.setdefault(kind.removeprefix("async_"), set()).add(component)
                 names["classes"].update(re.findall(r":([A-Z]\w*)$", value))
-        found[name] = {key: sorted(values) for key, values in names.items()}
+        if names["classes"]:
+            found[name] = {key: sorted(values) for key, values in names.items()}
     return found
 
 
