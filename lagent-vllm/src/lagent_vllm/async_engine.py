@@ -1,0 +1,120 @@
+"""vLLM in this process for asynchronous callers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any
+
+from lagent.errors import EngineError
+from lagent_engines import Bridge, BridgedStream, Piece
+from lagent_vllm import errors
+from lagent_vllm.log import Log
+from lagent_vllm.requests import EngineRequest, Outputs
+
+__all__ = ["AsyncEngine"]
+
+
+class AsyncEngine:
+    """``AsyncLLM`` on an event loop of its own, for callers on any loop or thread.
+
+    Args:
+        arguments: vLLM's engine arguments.
+        adapters: ``LoRARequest`` of the adapters to load, by name.
+
+    Raises:
+        ModelError: the engine does not start.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> None:
+        self._log = Log()
+        self._running: dict[str, Any] = {}  # the task of each request
+        self._closed = False
+        self._bridge = Bridge()
+        try:
+            with errors.starting(arguments, self._log):
+                self._engine: Any = self._bridge.run(_started(arguments, adapters))
+        except BaseException:
+            self._bridge.close()
+            raise
+
+    @property
+    def max_model_len(self) -> int:
+        """How many tokens a request may have, prompt and answer."""
+        return int(self._engine.model_config.max_model_len)
+
+    def generate(self, request: EngineRequest) -> BridgedStream:
+        """Hand ``request`` to the engine.
+
+        Raises:
+            EngineError: the engine is dead.
+        """
+        if self._closed:
+            raise EngineError("the engine was closed: ask again, which starts it anew")
+        if self._engine.errored:
+            raise errors.death(self._engine.dead_error, self._log)
+        return self._bridge.stream(lambda: self._pieces(request))
+
+    async def _pieces(self, request: EngineRequest) -> AsyncGenerator[Piece, None]:
+        made, finished = Outputs(request), False
+        self._running[request.id] = asyncio.current_task()
+        try:
+            with errors.answering(self._log):
+                generated = self._engine.generate(
+                    request.prompt, request.sampling_params, request.id, lora_request=request.lora, priority=request.priority
+                )
+                async with aclosing(generated) as outputs:
+                    async for output in outputs:
+                        finished = output.finished
+                        if finished and self._closed:
+                            raise EngineError("the engine was closed while it answered: ask again, which starts it anew")
+                        yield made.piece(output)
+        finally:
+            del self._running[request.id]
+            if not finished and not self._closed:
+                # vLLM does so itself, but not for a request that is cancelled while it is being handed over.
+                with suppress(Exception):
+                    await self._engine.abort(request.id)
+
+    def close(self) -> None:
+        """Stop the engine. Who waits for it gets an :class:`EngineError`."""
+        if _running_loop() is self._bridge.loop:
+            # Garbage collection may run there, and would wait for itself.
+            threading.Thread(target=self.close).start()
+            return
+        if self._closed:
+            return
+        self._bridge.run(self._stop())
+        self._engine = None
+        self._bridge.close()
+        self._log.close()
+
+    async def _stop(self) -> None:
+        self._closed = True
+        with suppress(Exception):  # the engine may be dead
+            await self._engine.abort(list(self._running))
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        self._engine.shutdown()
+
+
+async def _started(arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> Any:
+    from vllm import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    try:
+        for adapter in adapters.values():
+            await engine.add_lora(adapter)
+    except BaseException:
+        engine.shutdown()
+        raise
+    return engine
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
