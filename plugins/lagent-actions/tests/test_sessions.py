@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -338,14 +339,16 @@ def test_the_manager_runs_many_sessions(folders: Path) -> None:
     manager.clear()
 
 
-def test_bubblewrap(folders: Path, tmp_path: Path) -> None:
-    import shutil
+def test_without_bubblewrap_nothing_is_left_behind(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    action = IPythonInteractive(backend="bubblewrap")
+    with pytest.raises(ConfigurationError, match="needs the program bwrap"):
+        action._sessions.execute(0, "1", 1)
 
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="the program bwrap is not installed")
+def test_bubblewrap(folders: Path, tmp_path: Path) -> None:
     action = IPythonInteractive(backend="bubblewrap", limits=Limits(memory=1 << 30))
-    if shutil.which("bwrap") is None:
-        with pytest.raises(ConfigurationError, match="needs the program bwrap"):
-            action._sessions.execute(0, "1", 1)
-        return
     (tmp_path / "secret").write_text("x")
     assert text(action.run("open('f', 'w').write('abc')")) == "3"
     assert "FileNotFoundError" in action.run(f"open({str(tmp_path / 'secret')!r})").errmsg

@@ -108,6 +108,11 @@ class Process:
             )
         if backend not in ("process", "bubblewrap"):
             raise ConfigurationError(f"backend must be 'process' or 'bubblewrap', not {backend!r}")
+        bubblewrap = shutil.which("bwrap")
+        if backend == "bubblewrap" and bubblewrap is None:
+            raise ConfigurationError(
+                "backend='bubblewrap' needs the program bwrap: install the package 'bubblewrap' of your system"
+            )
         self.directory = Path(tempfile.mkdtemp(prefix="lagent-"))
         work = directory or str(self.directory / "work")
         for name in ("work", "home", "tmp"):
@@ -116,7 +121,7 @@ class Process:
         read = _readable(limits)
         write = [str(self.directory), work, *limits.write]
         spec: dict[str, Any] = {
-            "argv": argv if backend == "process" else _bubblewrap(argv, read, write, work, limits.network),
+            "argv": [str(bubblewrap), *_bubblewrap(argv, read, write, work, limits.network)] if backend == "bubblewrap" else argv,
             "directory": str(self.directory),
             "output": output,
             "isolate": backend == "process",
@@ -199,9 +204,7 @@ def _readable(limits: Limits) -> list[str]:
 
 
 def _bubblewrap(argv: list[str], read: list[str], write: list[str], work: str, network: bool) -> list[str]:
-    program = shutil.which("bwrap")
-    if program is None:
-        raise ConfigurationError("backend='bubblewrap' needs the program bwrap: install the package 'bubblewrap' of your system")
+    """The arguments of ``bwrap``."""
     options = ["--unshare-all", *(["--share-net"] if network else []), "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
     for path in dict.fromkeys(read):
         if path not in ("/proc",) and not path.startswith("/sys"):
@@ -211,4 +214,4 @@ def _bubblewrap(argv: list[str], read: list[str], write: list[str], work: str, n
                 options += ["--ro-bind-try", path, path]
     for path in dict.fromkeys(write):
         options += ["--bind-try", path, path]
-    return [program, *options, "--chdir", work, "--", *argv]
+    return [*options, "--chdir", work, "--", *argv]
