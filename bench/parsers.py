@@ -55,12 +55,9 @@ given = json.load(sys.stdin)
 results = {}
 for name, (tool, text) in given["texts"].items():
     try:
-        tokenizer = vllm_peer.tokenizer_for(tuple(given["vocabulary"]), "".join(sorted(set(text))))
-        made = vllm_peer.ParserManager.get_parser(tool_parser_name=tool, enable_auto_tools=True, model_name="m")
-        request = vllm_peer.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}], tools=given["tools"])
-        parser = made(tokenizer, request.tools)
+        parser, request, encode = vllm_peer.parser_for(tool, None, text, given)
         pieces = [text[i : i + given["piece"]] for i in range(0, len(text), given["piece"])]
-        ids = [tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
+        ids = [encode(piece) for piece in pieces]
         done, start = 0, time.thread_time()
         for piece, tokens in zip(pieces, ids):
             parser.parse_delta(piece, tokens, request, prompt_token_ids=[], finished=False)

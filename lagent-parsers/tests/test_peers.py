@@ -34,6 +34,7 @@ NAMES = {  # ours: theirs
         "gemma-4": "gemma4",
         "glm-4.5": "glm45",
         "granite": "granite",
+        "harmony": "openai",
         "hermes": "hermes",
         "hunyuan": "hunyuan_a13b",
         "internlm": "internlm",
@@ -43,6 +44,7 @@ NAMES = {  # ours: theirs
         "llama3-json": "llama3_json",
         "longcat": "longcat",
         "minimax-m2": "minimax_m2",
+        "mistral": "mistral",
         "olmo3": "olmo3",
         "phi-4": "phi4_mini_json",
         "pythonic": "pythonic",
@@ -60,7 +62,13 @@ NAMES = {  # ours: theirs
         "qwen3-coder": "qwen3coder",
     },
 }
-REASONING = {"vllm": "deepseek_r1", "lmdeploy": "default"}
+REASONING = {"vllm": "deepseek_r1", "lmdeploy": "default"}  # of <think>
+OWN_REASONING = {"gemma-4": "gemma4", "harmony": "openai_gptoss", "mistral": "mistral", "seed-oss": "seed_oss"}  # ours: vLLM's
+
+OTHER_TOKENS = {  # of reasoning, and of what our dialects do not know as a marker of its own
+    *("<think>", "</think>", "[THINK]", "[/THINK]", "<seed:think>", "</seed:think>", "<|channel>", "<channel|>"),
+    *("<tool_calls>", "</tool_calls>", "[ARGS]"),
+}
 
 PROPERTIES = {"city": "string", "days": "integer", "exact": "boolean", "note": "string", "where": "object", "tags": "array"}
 TOOLS = [
@@ -101,9 +109,11 @@ def texts(peer: str) -> list[dict[str, Any]]:
     shuffle = random.Random(0)
     cases = []
     for dialect, theirs in NAMES[peer].items():
+        own = OWN_REASONING.get(dialect)
         for name, said in {**SAID, "reasoning": THOUGHT}.items():
             reasoning = name == "reasoning"
-            parser = create("parsers", {"type": dialect, "tools": TOOLS, "reasoning": "think" if reasoning else "none"})
+            style = {} if own else {"reasoning": "think" if reasoning else "none"}
+            parser = create("parsers", {"type": dialect, "tools": TOOLS, **style})
             text = parser.format_response(said)
             # Tokenizers do not cut markers and hardly cut tags, and some peers rely on it.
             known = "|".join(map(re.escape, sorted(markers(parser), key=len, reverse=True)))
@@ -117,7 +127,7 @@ def texts(peer: str) -> list[dict[str, Any]]:
                     "name": name,
                     "parser": parser,
                     "tool": theirs,
-                    "reasoning": REASONING[peer] if reasoning else None,
+                    "reasoning": (own or REASONING[peer]) if reasoning else None,
                     "text": text,
                     "splits": [tokens, *([text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)] for at in cuts)],
                 }
@@ -128,12 +138,7 @@ def texts(peer: str) -> list[dict[str, Any]]:
 def markers(parser: Any) -> set[str]:
     dialect = parser.dialect
     found = {marker for block in dialect.blocks for marker in (block.open, *block.close)} | {*dialect.hidden, *dialect.section}
-    return {marker for marker in found if len(marker) > 3 and "DSML" not in marker} | {
-        "<think>",
-        "</think>",
-        "<tool_calls>",
-        "</tool_calls>",
-    }
+    return {marker for marker in found if len(marker) > 3 and "DSML" not in marker} | OTHER_TOKENS
 
 
 def read_by(peer: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
