@@ -103,8 +103,8 @@ class LMDeployPipeline(EngineModel):
             engine.close()
 
     def _stop_words(self, params: Mapping[str, Any]) -> list[str]:
-        """All that are not tokens of their own, as LMDeploy would take every token for one that has it somewhere inside."""
-        return [word for word in params.get("stop_words", ()) if word not in self._added_tokens]
+        """All: the engine takes every token for a stop word that has it somewhere inside, so it watches for special tokens only."""
+        return list(params.get("stop_words", ()))
 
     @property
     def _added_tokens(self) -> dict[str, int]:
