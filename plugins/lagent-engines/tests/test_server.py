@@ -144,8 +144,8 @@ def test_port_that_is_taken(make: Any) -> None:
     assert server.url == f"http://127.0.0.1:{port}"
 
 
-def test_command_that_does_not_exist() -> None:
-    server = ServerProcess("small-server", lambda port: ["/no/such/command"])
+def test_command_that_does_not_exist(tmp_path: Path) -> None:
+    server = ServerProcess("small-server", lambda port: ["/no/such/command"], log=tmp_path / "log")
     with pytest.raises(ModelConfigurationError, match="small-server cannot be started: .*/no/such/command"):
         server.start()
     server.close()

@@ -121,12 +121,24 @@ class ServerProcess:
             EngineError: it ended by itself. This, and an error of the last start, is raised until :meth:`restart` or :meth:`close`.
         """
         with self._lock:
-            if self._failure is not None:
-                raise self._failure()
+            if (error := self.failure()) is not None:
+                raise error
             if self._process is None:
                 self._launch()
-            elif (code := self._process.exit_code()) is not None:
-                raise self._ended("has ended by itself", code, "; restart() starts it again")
+
+    def failure(self, *, within: float = 0.0) -> ModelError | None:
+        """What :meth:`start` raises without trying, if the server failed.
+
+        Args:
+            within: seconds to wait for its end, of which its connections may tell first.
+        """
+        deadline = time.monotonic() + within
+        while self.running and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with self._lock:
+            if self._failure is None and self._process is not None and (code := self._process.exit_code()) is not None:
+                self._ended("has ended by itself", code, "; restart() starts it again")
+            return self._failure() if self._failure is not None else None
 
     def restart(self) -> None:
         """Stop the server, if it runs, and start it again, at the same port if that is free."""
