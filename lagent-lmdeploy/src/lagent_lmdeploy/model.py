@@ -71,6 +71,8 @@ class LMDeployPipeline(EngineModel):
         self._engine: Engine | None = None
         self._trust_remote_code = trust_remote_code
         config = engine_config(path, backend, pipeline_cfg, tp=tp, adapters=adapters, trust_remote_code=trust_remote_code)
+        if options.get("meta_template"):
+            options.setdefault("skip_special_tokens", False)  # the parsers that go with such a template look for them in the text
         template = None if options.get("meta_template") else _template(chat_template_config, model_name, options)
         self._pipeline_options = {
             "backend_config": config,
