@@ -90,7 +90,7 @@ def test_all_of_it_is_filled_in(tmp_path: Path, kind: str, license_: str) -> Non
         ("json", "a package 'json' already"),
         ("lagent", "a package 'lagent' already"),
         ("acme", "is there already"),
-        ("acme-vllm", "exists already"),
+        ("vllm", "exists already"),
         ("my.echo", None),
         ("lagent.echo", "already"),
     ],
