@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import threading
+import weakref
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -40,6 +43,9 @@ class Engine:
             raise ModelConfigurationError(f"LMDeploy cannot load {path!r}: {type(error).__name__}: {error}") from error
         self._engine: Any = self._pipeline.async_engine
         self._running: set[asyncio.Task[Any]] = set()
+        self._dropped = weakref.finalize(self, _close_elsewhere, self._pipeline, self._running)
+        self._dropped.atexit = False
+        atexit.register(_close_alive, weakref.ref(self))  # before LMDeploy's own, which stops the loop under what runs
         self.bridge = Bridge(self._pipeline.internal_thread.loop)
         # The PyTorch engine's cache may be too small for the context window of the model.
         self.session_len: int = min(
@@ -88,9 +94,8 @@ class Engine:
 
     def close(self) -> None:
         """End what is running, and the engine."""
-        if not self.bridge.loop.is_closed():
-            self.bridge.run(self._cancel_running())
-        self._pipeline.close()
+        if self._dropped.detach() is not None:
+            _close(self._pipeline, self._running)
 
     @contextlib.contextmanager
     def _errors(self, prompt_tokens: int) -> Iterator[None]:
@@ -113,11 +118,30 @@ class Engine:
         task = getattr(getattr(self._engine.engine, "req_manager", None), "_loop_task", None)
         return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
-    async def _cancel_running(self) -> None:
-        running = tuple(self._running)
-        for task in running:
+
+def _close(pipeline: Any, running: set[asyncio.Task[Any]]) -> None:
+    """End what is running, and the engine."""
+
+    async def cancel() -> None:
+        tasks = tuple(running)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop = pipeline.internal_thread.loop
+    if not loop.is_closed():
+        asyncio.run_coroutine_threadsafe(cancel(), loop).result()
+    pipeline.close()
+
+
+def _close_elsewhere(*args: Any) -> None:
+    """:func:`_close` for the garbage collector, which may run anywhere, also in the thread that is waited for."""
+    threading.Thread(target=_close, args=args, name="lagent-lmdeploy-close", daemon=True).start()
+
+
+def _close_alive(reference: weakref.ref[Engine]) -> None:
+    if (engine := reference()) is not None:
+        engine.close()
 
 
 async def _stoppable(outputs: AsyncGenerator[Any, None], session: Any) -> AsyncGenerator[Any, None]:

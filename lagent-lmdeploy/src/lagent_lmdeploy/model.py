@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from lagent.errors import ContextOverflowError, ModelConfigurationError
+from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError
 from lagent.llms import Capabilities
 from lagent.schema import Usage
 from lagent_engines import AsyncEngineMixin, EngineModel, Generation, Piece, Source
@@ -115,7 +115,8 @@ class LMDeployPipeline(EngineModel):
 
     def _generate(self, generation: Generation) -> Source:
         engine, params = self._engine, generation.params
-        assert engine is not None, "the engine is started before a request is handed to it"
+        if engine is None:
+            raise EngineError("the engine was closed before it got the request: ask again, which starts it anew")
         adapter, adapters = params.get("lora"), getattr(self._pipeline_options["backend_config"], "adapters", None) or {}
         if adapter is not None and adapter not in adapters:
             raise ModelConfigurationError(

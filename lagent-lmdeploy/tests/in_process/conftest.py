@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ from lagent.testing.kit import value_of
 
 BACKEND = os.environ["LAGENT_LMDEPLOY_BACKEND"]
 PATH = os.environ["LAGENT_LMDEPLOY_MODEL"]
+SHIM = str(Path(__file__).parents[3] / "tests" / "engines" / "lmdeploy_cpu")
 
 if BACKEND == "shim":  # before LMDeploy is imported
-    sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "engines" / "lmdeploy_cpu"))
+    sys.path.insert(0, SHIM)
     import lmdeploy_cpu
 
     from . import lora_cpu
@@ -30,16 +32,38 @@ CACHE_BLOCK = {"turbomind": "cache_block_seq_len"}.get(BACKEND, "block_size")
 """The option for how many tokens a block of the cache holds; only whole blocks are found again."""
 
 
+def run_script(path: Path, *arguments: str) -> str:
+    """Run a Python script in a process like this one; give what it prints."""
+    start = f"import site, sys; site.addsitedir({str(Path(pytest.__file__).parents[1])!r})\n"
+    if BACKEND == "shim":
+        start += f"sys.path.insert(0, {SHIM!r}); import lmdeploy_cpu; lmdeploy_cpu.install()\n"
+    start += "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", start, str(path), *arguments],
+        env={**os.environ, "LMDEPLOY_CPU_BYTES": str(2**30)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def make_alone(kind: Any = LMDeployPipeline, *, pipeline_cfg: Any = None, **options: Any) -> Any:
+    """A model of either class, small enough for the CPU."""
+    small = {"session_len": 2048, "max_batch_size": 16, CACHE_BLOCK: 32, "max_prefill_token_num": 2048}
+    backend = "turbomind" if BACKEND == "turbomind" else "pytorch"
+    options = {"backend": backend, "max_new_tokens": 16, "temperature": 0.0, **options}
+    return kind(PATH, pipeline_cfg={**small, **(pipeline_cfg or {})}, **options)
+
+
 @pytest.fixture(scope="session")
 def make() -> Iterator[Callable[..., Any]]:
-    """Makes models of either class, small enough for the CPU, and closes them in the end."""
+    """:func:`make_alone`, but closes the models in the end."""
     made = []
 
-    def make(kind: Any = LMDeployPipeline, *, pipeline_cfg: Any = None, **options: Any) -> Any:
-        small = {"session_len": 2048, "max_batch_size": 16, CACHE_BLOCK: 32, "max_prefill_token_num": 2048}
-        backend = "turbomind" if BACKEND == "turbomind" else "pytorch"
-        options = {"backend": backend, "max_new_tokens": 16, "temperature": 0.0, **options}
-        made.append(kind(PATH, pipeline_cfg={**small, **(pipeline_cfg or {})}, **options))
+    def make(*args: Any, **options: Any) -> Any:
+        made.append(make_alone(*args, **options))
         return made[-1]
 
     yield make
