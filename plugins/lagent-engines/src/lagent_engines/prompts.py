@@ -8,6 +8,7 @@ tokenising a conversation anew does not, since text does not say which tokens th
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
@@ -100,13 +101,21 @@ class Prompt:
 
 @define
 class Conversation:
-    """What is known of a conversation after a request; ``seen`` are its messages as the template saw them, with reasoning."""
+    """What is known of a conversation after a request.
+
+    Attributes:
+        messages: as they were given.
+        seen: as the template saw them, with reasoning.
+        tools, options: what else the template was given.
+        ids: the tokens of the prompt.
+        reply: what the engine generated for it.
+    """
 
     messages: list[Message]
     seen: list[Message]
     tools: Sequence[Message] | None
     options: Mapping[str, Any] | None
-    ids: list[int] = field(factory=list)
+    ids: Sequence[int] = ()
     reply: Reply | None = None
 
     def continues(self, other: Conversation) -> bool:
@@ -174,7 +183,7 @@ class Prompts:
         count = len(known.messages)
         asked.seen[:count] = known.seen
         if len(asked.messages) == count:
-            return Prompt(known.ids, None, evolve(asked, ids=known.ids))
+            return Prompt(list(known.ids), None, asked)
         reply = known.reply if known.reply is not None and known.reply.is_in(asked.messages[count]) else None
         if reply is not None and reply.reasoning:
             asked.seen[count] = {**asked.seen[count], **dict.fromkeys(_REASONING, reply.reasoning)}
@@ -188,7 +197,7 @@ class Prompts:
         else:
             ids = [*known.ids, *reply.token_ids]
             ids += self._encode_behind(ids, self._rest_of_turn(reply) + turn.behind)
-        return Prompt(ids, None, evolve(asked, ids=ids))
+        return Prompt(ids, None, asked)
 
     def plain(self, text: str) -> list[int]:
         """The tokens of a text that no template made."""
@@ -197,7 +206,8 @@ class Prompts:
 
     def answered(self, prompt: Prompt, reply: Reply, session_id: SessionId = 0) -> None:
         """Remember what the engine generated for ``prompt``."""
-        known = evolve(prompt.conversation, reply=reply)
+        ids, generated = array("i", prompt.ids), array("i", reply.token_ids)  # lists of numbers take nine times as much
+        known = evolve(prompt.conversation, ids=ids, reply=evolve(reply, token_ids=generated))
         with self._lock:
             conversations = self._sessions.setdefault(session_id, [])
             # The turn before is not continued any more, but by a second try, which is rare.
@@ -223,8 +233,7 @@ class Prompts:
 
     def _whole(self, asked: Conversation, rewritten: str | None = None) -> Prompt:
         text = self._template.render(asked.seen, asked.tools, generate=True, options=asked.options)
-        ids = self._encode(text, self._add_special_tokens)
-        return Prompt(ids, rewritten, evolve(asked, ids=ids))
+        return Prompt(self._encode(text, self._add_special_tokens), rewritten, asked)
 
     def _turn(self, asked: Conversation, count: int) -> _Turn | str:
         """How the template writes the message at ``count`` and what follows; why it does not just append them, in words."""
