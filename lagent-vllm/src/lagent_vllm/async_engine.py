@@ -45,6 +45,11 @@ class AsyncEngine:
         """How many tokens a request may have, prompt and answer."""
         return int(self._engine.model_config.max_model_len)
 
+    @property
+    def running(self) -> int:
+        """How many requests vLLM works on."""
+        return int(self._engine.get_num_unfinished_requests())
+
     def generate(self, request: EngineRequest) -> BridgedStream:
         """Hand ``request`` to the engine.
 

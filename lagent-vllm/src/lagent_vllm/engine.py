@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lagent.errors import EngineError
+from lagent.errors import EngineError, ModelConfigurationError
 from lagent_engines import Piece
 from lagent_vllm import errors
 from lagent_vllm.log import Log
 from lagent_vllm.requests import EngineRequest, Outputs
 
 __all__ = ["Engine"]
+
+_in_process: weakref.WeakSet[Engine] = weakref.WeakSet()
+"""The engine without a process of its own, if there is one: vLLM has one set of process groups for each process."""
 
 
 class Engine:
@@ -34,17 +38,28 @@ class Engine:
         self._turns = _Turns()
         self._answers: dict[str, Generated] = {}
         self._failure: Exception | None = None
+        self._engine: Any = None
         with errors.starting(arguments, self._log):
-            from vllm import LLM
+            _claim(self)
+            try:
+                from vllm import LLM
 
-            self._engine: Any = LLM(**arguments).llm_engine
-            for adapter in adapters.values():
-                self._engine.add_lora(adapter)
+                self._engine = LLM(**arguments).llm_engine
+                for adapter in adapters.values():
+                    self._engine.add_lora(adapter)
+            except BaseException:
+                self._stop()
+                raise
 
     @property
     def max_model_len(self) -> int:
         """How many tokens a request may have, prompt and answer."""
         return int(self._engine.model_config.max_model_len)
+
+    @property
+    def running(self) -> int:
+        """How many requests vLLM works on."""
+        return int(self._engine.get_num_unfinished_requests())
 
     def generate(self, request: EngineRequest) -> Generated:
         """Hand ``request`` to the engine.
@@ -100,19 +115,16 @@ class Engine:
     def close(self) -> None:
         """Stop the engine. Who waits for it gets an :class:`EngineError`."""
         with self._turns:
-            if self._engine is None:
-                return
-            engine, self._engine = self._engine, None
             self._failure = self._failure or EngineError("the engine was closed: ask again, which starts it anew")
-            in_process = hasattr(engine, "model_executor")
+            self._stop()
+        self._log.close()
+
+    def _stop(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
             engine.renderer.shutdown()
             engine.engine_core.shutdown()
-            del engine
-            if in_process:
-                from vllm.distributed import cleanup_dist_env_and_memory
-
-                cleanup_dist_env_and_memory()
-        self._log.close()
+        _in_process.discard(self)
 
     def _check(self) -> None:
         if isinstance(self._failure, EngineError):
@@ -147,6 +159,20 @@ class Generated(Iterator[Piece]):
         if not self._ended:
             self._ended = True
             self._engine.abort(self._request_id)
+
+
+def _claim(engine: Engine) -> None:
+    """Refuse a second engine without a process of its own; it would take the first one's process groups down with it."""
+    from vllm import envs
+
+    if envs.VLLM_ENABLE_V1_MULTIPROCESSING:
+        return
+    if _in_process:
+        raise ModelConfigurationError(
+            "with VLLM_ENABLE_V1_MULTIPROCESSING=0 a process has room for one engine of vLLM: close() the other model first, or unset "
+            "the variable"
+        )
+    _in_process.add(engine)
 
 
 class _Turns:

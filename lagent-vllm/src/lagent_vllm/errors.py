@@ -31,6 +31,7 @@ _CAUSES: tuple[tuple[str, type[ModelError], str], ...] = (
         "other processes hold the memory that it wants: end them, lower gpu_memory_utilization, or set kv_cache_memory_bytes",
     ),
     (r"out of memory|OutOfMemoryError|not enough memory|can't allocate memory", EngineError, f"memory ran out: {_MEMORY}"),
+    (r"No adapter found", ModelConfigurationError, "there is no LoRA adapter in one of the folders of lora_modules"),
     (
         r"Failed to infer device type|No CUDA GPUs are available|no NVIDIA driver|CUDA driver version|not compiled with CUDA",
         ModelConfigurationError,
