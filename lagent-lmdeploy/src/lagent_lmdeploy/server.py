@@ -74,6 +74,13 @@ _SYMPTOMS = (
     ),
 )
 
+_RACE = Symptom(
+    r"in _mp_proc\n +with condition:",
+    "on a busy machine, LMDeploy may end the process of a lock while its engine process is about to release it; restart() tries again",
+    EngineError,
+    passing=True,
+)
+
 _START = """
 import os, sys
 sys.argv += ["--api-keys", os.environ.pop("LAGENT_LMDEPLOY_KEY")]
@@ -168,7 +175,7 @@ class LMDeployServer(_LMDeployMixin, OwnedModel):
     """
 
     parsers: ClassVar[EngineParsers] = _PARSERS
-    symptoms = _SYMPTOMS
+    symptoms = (*_SYMPTOMS, _RACE)
     port_option = "--server-port"
 
     def __init__(

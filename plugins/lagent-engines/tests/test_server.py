@@ -30,7 +30,7 @@ get = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
 def command(*options: str) -> Callable[[int], list[str]]:
-    return lambda port: [sys.executable, "-S", str(SCRIPT), str(port), *options]
+    return lambda port: [sys.executable, "-S", str(SCRIPT), "--port", str(port), *options]
 
 
 @pytest.fixture
@@ -174,6 +174,21 @@ def test_known_symptom(make: Any, tmp_path: Path) -> None:
         server.start()
 
 
+@pytest.mark.parametrize(("failures", "passing"), [(2, True), (3, True), (1, False)])
+def test_symptom_that_may_pass(make: Any, tmp_path: Path, failures: int, passing: bool) -> None:
+    (tmp_path / "failures").write_text(str(failures))
+    known = [Symptom("out of memory", "wait", passing=passing)]
+    server = make("--failures", str(tmp_path / "failures"), symptoms=known, log=tmp_path / "log")
+    if failures == 2:
+        server.start()
+        return
+    with pytest.raises(EngineError, match="out of memory': wait"):
+        server.start()
+    assert int((tmp_path / "failures").read_text()) == 0
+    with pytest.raises(EngineError, match="out of memory': wait"):
+        server.start()
+
+
 def test_wrong_option(make: Any, tmp_path: Path) -> None:
     server = make("--no-such-option", log=tmp_path / "log")
     with pytest.raises(EngineError, match="exit code 2(.|\n)*unrecognized arguments: --no-such-option"):
@@ -233,7 +248,7 @@ import os, signal, sys, threading, time
 from pathlib import Path
 from lagent_engines.server import ServerProcess
 
-server = ServerProcess("small-server", lambda port: [sys.executable, "-S", {script!r}, str(port), "--worker", {worker!r}, *{options!r}], log={log!r})
+server = ServerProcess("small-server", lambda port: [sys.executable, "-S", {script!r}, "--port", str(port), "--worker", {worker!r}, *{options!r}], log={log!r})
 {before}
 server.start()
 Path({pid!r}).write_text(f"{{server.pid}}\\n")

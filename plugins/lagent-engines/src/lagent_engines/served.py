@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -19,6 +21,8 @@ from lagent_openai import GPTAPI
 from lagent_openai.endpoints import Endpoints
 
 __all__ = ["AsyncServedMixin", "ServedModel"]
+
+T = TypeVar("T")
 
 _NOTICE = 1.0
 """Seconds within which the end of a server is noticed after a request to it has failed."""
@@ -157,7 +161,7 @@ class ServedModel(GPTAPI):
     def _ready(self) -> Flow[None]:
         """Start the own server unless it runs."""
         if self.server is not None and not (self.server.running and self._url == self.server.url):
-            yield Call(self._connect, blocking=True)
+            yield Call(self._connect) if self.blocking else Call(_in_daemon_thread, (self._connect,))
 
     def _connect(self) -> None:
         assert self.server is not None
@@ -165,6 +169,21 @@ class ServedModel(GPTAPI):
         if self._url != self.server.url:
             self._endpoints = Endpoints(self.server.url, self.key, None, self.timeout, self._proxies)
             self._url = self.server.url
+
+
+def _in_daemon_thread(function: Callable[[], T]) -> Future[T]:
+    """Run ``function`` in a thread that an interpreter which ends does not wait for, as starting an engine takes long."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="lagent-server-start", daemon=True).start()
+    return future
 
 
 class AsyncServedMixin(AsyncLLMMixin):

@@ -37,11 +37,17 @@ class Symptom:
         pattern: a regular expression; what it matches is quoted in the error.
         cure: what to do.
         error: the class of the error.
+        passing: whether the next start may well succeed, so that it is tried.
     """
 
     pattern: str
     cure: str
     error: type[ModelError] = EngineError
+    passing: bool = False
+
+
+_STARTS = 3
+"""How often a start is tried that fails for a passing reason."""
 
 
 class ServerProcess:
@@ -166,6 +172,16 @@ class ServerProcess:
     # Starting and stopping
 
     def _launch(self) -> None:
+        for left in reversed(range(_STARTS)):
+            try:
+                return self._launch_once()
+            except ModelError:
+                if not left or (known := self._symptom()) is None or not known[0].passing:
+                    raise
+                self._failure = None
+        return None
+
+    def _launch_once(self) -> None:
         self._port = self._free_port()
         if self.log is None:
             handle, name = tempfile.mkstemp(prefix=f"{self.name}-", suffix=".log")
@@ -237,12 +253,10 @@ class ServerProcess:
 
     def _failed(self, kind: type[ModelError], what: str, cause: Exception) -> ModelError:
         """The error that says what happened; every start raises one like it until the next :meth:`restart` or :meth:`close`."""
-        written = self._written()
         text = f"{self.name} {what}."
-        found = ((symptom, match) for symptom in self._symptoms if (match := re.search(symptom.pattern, written)))
-        if (known := next(found, None)) is not None:
-            symptom, match = known
-            kind, text = symptom.error, f"{text} It wrote {match[0].strip()!r}: {symptom.cure}."
+        if (known := self._symptom()) is not None:
+            symptom, quote = known
+            kind, text = symptom.error, f"{text} It wrote {quote!r}: {symptom.cure}."
         text = f"{text} The end of its log, {self.log}:\n{self.tail()}"
 
         def failure() -> ModelError:
@@ -252,6 +266,12 @@ class ServerProcess:
 
         self._failure = failure
         return failure()
+
+    def _symptom(self) -> tuple[Symptom, str] | None:
+        """The known reason that the log shows, and the words that show it."""
+        written = self._written()
+        found = ((symptom, re.search(symptom.pattern, written)) for symptom in self._symptoms)
+        return next(((symptom, match[0].strip()) for symptom, match in found if match is not None), None)
 
     def _written(self) -> str:
         """What the server wrote last, without colours."""
