@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar
 
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError
@@ -108,11 +109,6 @@ class LMDeployPipeline(EngineModel):
         """All: the engine takes every token for a stop word that has it somewhere inside, so it watches for special tokens only."""
         return list(params.get("stop_words", ()))
 
-    @property
-    def _added_tokens(self) -> dict[str, int]:
-        added: dict[str, int] = self._tokenizer.get_added_vocab()
-        return added
-
     def _generate(self, generation: Generation) -> Source:
         engine, params = self._engine, generation.params
         if engine is None:
@@ -129,30 +125,45 @@ class LMDeployPipeline(EngineModel):
                 f"the prompt has {len(generation.prompt_ids)} tokens and the engine takes {engine.session_len}, prompt and answer: "
                 "shorten the conversation, or load the model with a larger session_len in pipeline_cfg"
             )
-        added = self._added_tokens
-        words = {added[word]: word for word in params.get("stop_words", ()) if word in added}
-        config = generation_config(generation, room, [*words, *engine.stop_token_ids])
-        return engine.bridge.stream(lambda: self._pieces(engine, generation, config, words, adapter))
+        stop_words = params.get("stop_words", ())
+        special = self._tokenizer.get_added_vocab() if stop_words else {}
+        watched = {special[word]: word for word in stop_words if word in special}
+        config = generation_config(generation, room, [*watched, *engine.stop_token_ids])
+        # Each piece crosses threads, which is spared where nobody looks at it before the end.
+        whole = not generation.streamed and len(watched) == len(stop_words)
+        outputs = partial(engine.generate, generation.prompt_ids, config, adapter)
+        return engine.bridge.stream(lambda: self._pieces(outputs(), watched, whole))
 
     async def _pieces(
-        self, engine: Engine, generation: Generation, config: Any, words: Mapping[int, str], adapter: str | None
+        self, outputs: AsyncGenerator[Any, None], watched: Mapping[int, str], whole: bool
     ) -> AsyncGenerator[Piece, None]:
-        """What the engine generates; ``words`` are the stop words that it watches for, by their tokens."""
+        """What the engine generates.
+
+        Args:
+            outputs: from the engine.
+            watched: the stop words that it watches for, by their tokens.
+            whole: give everything in one piece.
+        """
         logprobs: list[dict[str, Any]] = []
-        async with aclosing(engine.generate(generation.prompt_ids, config, adapter)) as outputs:
+        piece = Piece()
+        async with aclosing(outputs):
             async for out in outputs:
-                piece = Piece(out.response, list(out.token_ids or ()))
+                token_ids = list(out.token_ids or ())
+                piece.token_ids += token_ids
                 if out.finish_reason is None:
-                    logprobs += map(self._logprob, piece.token_ids, out.logprobs or ())
+                    piece.text += out.response
+                    logprobs += map(self._logprob, token_ids, out.logprobs or ())
                 else:
                     piece.finish_reason = out.finish_reason
                     piece.usage = Usage(out.input_token_len, out.generate_token_len, out.cached_tokens)
-                    if out.finish_reason == "stop":
-                        piece.text = ""  # of the token that ended the turn
-                        piece.stopped_by = words.get(piece.token_ids[-1]) if piece.token_ids else None
-                    if config.logprobs:
-                        piece.extra["logprobs"] = logprobs
-                yield piece
+                    piece.extra = {"logprobs": logprobs} if logprobs else {}
+                    if out.finish_reason == "stop":  # with the token that ended the turn, which is no part of the text
+                        piece.stopped_by = watched.get(token_ids[-1]) if token_ids else None
+                    else:
+                        piece.text += out.response
+                if piece.finish_reason is not None or not whole:
+                    yield piece
+                    piece = Piece()
 
     def _logprob(self, token: int, found: Mapping[int, float]) -> dict[str, Any]:
         """The log-probability of a token as the OpenAI API has it, with the alternatives in order."""

@@ -17,7 +17,7 @@ class PipelineTests:
     """Goes before the kit."""
 
     kind: ClassVar[Any]
-    sampling: ClassVar[dict[str, Any]] = {"max_new_tokens": 16, "temperature": 0.0}
+    sampling: ClassVar[dict[str, Any]] = {"max_new_tokens": 8, "temperature": 0.0}
     deterministic = True
     overflow_prompt = "word " * 2500
 

@@ -44,7 +44,7 @@ def test_a_hundred_cancellations_leave_nothing_running(make: Callable[..., Any])
         options: dict[str, Any] = {"session_id": number % 5, "max_new_tokens": 500, "ignore_eos": True}
         if number % 2:
             task = asyncio.ensure_future(model.chat(QUESTION, **options))
-            await asyncio.sleep(moments.uniform(0, 1.5))
+            await asyncio.sleep(moments.uniform(0, 0.7))
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
