@@ -11,7 +11,7 @@ from typing import Any
 from lagent.errors import EngineError
 from lagent_engines import Bridge, BridgedStream, Piece
 from lagent_vllm import errors
-from lagent_vllm.log import Log
+from lagent_vllm.processes import Log, processes_of
 from lagent_vllm.requests import EngineRequest, Outputs
 
 __all__ = ["AsyncEngine"]
@@ -101,7 +101,10 @@ class AsyncEngine:
         with suppress(Exception):  # the engine may be dead
             await self._engine.abort(list(self._running))
         await asyncio.gather(*self._running.values(), return_exceptions=True)
+        processes = processes_of(self._engine)
         self._engine.shutdown()
+        for process in processes:
+            process.join()
 
 
 async def _started(arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from lagent.errors import EngineError, ModelConfigurationError
 from lagent_engines import Piece
 from lagent_vllm import errors
-from lagent_vllm.log import Log
+from lagent_vllm.processes import Log, processes_of
 from lagent_vllm.requests import EngineRequest, Outputs
 
 __all__ = ["Engine"]
@@ -122,8 +122,11 @@ class Engine:
     def _stop(self) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
+            processes = processes_of(engine)
             engine.renderer.shutdown()
             engine.engine_core.shutdown()
+            for process in processes:
+                process.join()
         _in_process.discard(self)
 
     def _check(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
-from lagent_vllm.log import Log
+from lagent_vllm.processes import Log
 
 __all__ = ["answering", "check_length", "death", "starting"]
 

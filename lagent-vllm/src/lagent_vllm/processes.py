@@ -1,14 +1,15 @@
-"""What the processes of the engine write to stderr."""
+"""The processes of the engine: what they write, and their end."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
 from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any
 
-__all__ = ["Log"]
+__all__ = ["Log", "processes_of"]
 
 _KEPT = 1 << 16
 _QUOTED = 2000
@@ -55,8 +56,7 @@ class Log:
         return f"\nThe last that its processes wrote:\n{text}" if text else ""
 
     def close(self) -> None:
-        """Wait until the processes of the engine are gone."""
-        multiprocessing.active_children()  # joins those that have ended
+        """Wait until all that was written is passed on, which is when the processes are gone."""
         if self._thread is not None:
             self._thread.join(5)
 
@@ -69,3 +69,9 @@ class Log:
                     stderr.write(data)
                 except OSError:  # nobody reads it; the engine must not hang for that
                     continue
+
+
+def processes_of(engine: Any) -> list[BaseProcess]:
+    """The processes of an ``LLMEngine`` or ``AsyncLLM``; whoever stops it has to join them, as vLLM does not."""
+    resources = getattr(engine.engine_core, "resources", None)
+    return list(getattr(getattr(resources, "engine_manager", None), "processes", ()))
