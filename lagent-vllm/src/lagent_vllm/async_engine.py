@@ -108,8 +108,8 @@ class AsyncEngine:
 
 
 async def _started(arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> Any:
-    from vllm import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm import AsyncEngineArgs  # type: ignore[import-not-found, unused-ignore]
+    from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found, unused-ignore]
 
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     try:

@@ -42,7 +42,7 @@ class Engine:
         with errors.starting(arguments, self._log):
             _claim(self)
             try:
-                from vllm import LLM
+                from vllm import LLM  # type: ignore[import-not-found, unused-ignore]
 
                 self._engine = LLM(**arguments).llm_engine
                 for adapter in adapters.values():
@@ -166,7 +166,7 @@ class Generated(Iterator[Piece]):
 
 def _claim(engine: Engine) -> None:
     """Refuse a second engine without a process of its own; it would take the first one's process groups down with it."""
-    from vllm import envs
+    from vllm import envs  # type: ignore[import-not-found, unused-ignore]
 
     if envs.VLLM_ENABLE_V1_MULTIPROCESSING:
         return

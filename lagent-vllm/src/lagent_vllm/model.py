@@ -71,7 +71,7 @@ class VllmModel(EngineModel):
         self._special_tokens = {str(token): number for number, token in added if token.special}
 
     def _load_tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
+        from transformers import AutoTokenizer  # type: ignore[import-not-found, unused-ignore]
 
         arguments = self._arguments
         path = arguments.get("tokenizer") or self.path
@@ -87,7 +87,7 @@ class VllmModel(EngineModel):
             ) from error
 
     def _load(self) -> None:
-        from vllm.lora.request import LoRARequest
+        from vllm.lora.request import LoRARequest  # type: ignore[import-not-found, unused-ignore]
 
         self._adapters = {
             name: LoRARequest(name, number, folder) for number, (name, folder) in enumerate(self._lora_modules.items(), 1)
@@ -100,10 +100,15 @@ class VllmModel(EngineModel):
         self._stop()
 
     def _generate(self, generation: Generation) -> Source:
-        return Stream(self._engine.generate(self._prepared(generation)), blocking=True)
+        return Stream(self._engine.generate(self._engine_request(generation)), blocking=True)
 
-    def _prepared(self, generation: Generation) -> EngineRequest:
+    def _engine_request(self, generation: Generation) -> EngineRequest:
         check_length(len(generation.prompt_ids), self._engine.max_model_len)
+        if generation.params.get("priority") and self._arguments.get("scheduling_policy") != "priority":
+            raise ModelConfigurationError(
+                "the engine serves requests in the order in which they come, without regard to their priority: make the model with "
+                "vllm_cfg={'scheduling_policy': 'priority'}"
+            )
         return prepare(generation, self._adapters, self._special_tokens.get)
 
 
@@ -113,5 +118,5 @@ class AsyncVllmModel(AsyncEngineMixin, VllmModel):
     _start_engine = AsyncEngine
 
     def _generate(self, generation: Generation) -> Source:
-        source: Source = self._engine.generate(self._prepared(generation))
+        source: Source = self._engine.generate(self._engine_request(generation))
         return source

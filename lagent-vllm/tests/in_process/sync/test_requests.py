@@ -37,6 +37,12 @@ def test_arguments_are_checked_at_construction() -> None:
         VllmModel("/no/such/model")
 
 
+def test_priorities_that_the_engine_would_not_heed(sync_model: Any) -> None:
+    assert "Paris" in sync_model.chat(QUESTION, priority=0)
+    with pytest.raises(ModelConfigurationError, match="'scheduling_policy': 'priority'"):
+        sync_model.chat(QUESTION, priority=1)
+
+
 def test_memory_that_does_not_suffice(make: Callable[..., Any], alone: None) -> None:
     model = make(VllmModel, vllm_cfg={"kv_cache_memory_bytes": 2**20})
     with pytest.raises(ModelConfigurationError, match="lower max_model_len, or raise gpu_memory_utilization") as caught:
@@ -101,17 +107,31 @@ def test_a_model_that_is_dropped_stops_its_engine(alone: None) -> None:
     assert engine._engine is None
 
 
-def test_adapters(make: Callable[..., Any], sync_model: Any, tmp_path: Path) -> None:
+def test_adapters_and_priorities(make: Callable[..., Any], sync_model: Any, tmp_path: Path) -> None:
     adapters = {name: write_adapter(tmp_path / name, PATH, seed) for seed, name in enumerate(("one", "two"))}
     plain = sync_model.chat(QUESTION)
     sync_model.close()
-    model = make(VllmModel, lora_modules=adapters, vllm_cfg={"max_lora_rank": 8, "max_loras": 2})
+    model = make(VllmModel, lora_modules=adapters, vllm_cfg={"max_loras": 2, "scheduling_policy": "priority", "max_num_seqs": 1})
     assert model.chat(QUESTION) == plain
     one, two = (model.chat(QUESTION, lora=name) for name in adapters)
     assert len({str(plain), str(one), str(two)}) == 3, "an adapter changes nothing"
     assert model.chat([QUESTION, QUESTION], lora="one") == [one, one]
     with pytest.raises(ModelConfigurationError, match="there is no LoRA adapter 'three'"):
         model.chat(QUESTION, lora="three")
+
+    ended: list[int] = []
+    first = model.stream_chat(QUESTION, max_new_tokens=100, ignore_eos=True)
+    next(first)  # has the only place; the others wait for it
+    threads = [threading.Thread(target=lambda n=n: (model.chat(QUESTION, priority=n), ended.append(n))) for n in (3, 1, 2)]
+    for number, thread in enumerate(threads, 2):
+        thread.start()
+        while model._engine.running < number:
+            pass
+    first.close()
+    for thread in threads:
+        thread.join()
+    assert ended == [1, 2, 3]
+
     model.close()
     with pytest.raises(ModelConfigurationError, match="did not start"):
         make(VllmModel, lora_modules={"gone": str(tmp_path / "gone")}, load="now")
