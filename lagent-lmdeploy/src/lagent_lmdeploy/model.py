@@ -15,7 +15,7 @@ from lagent_engines import AsyncEngineMixin, EngineModel, Generation, Piece, Sou
 from lagent_lmdeploy.config import Backend, check_version, engine_config
 from lagent_lmdeploy.engine import Engine
 from lagent_lmdeploy.sampling import CONSTRAINTS, PARAMETERS, generation_config
-from lagent_lmdeploy.templates import ConfiguredTemplate, chat_template_config
+from lagent_lmdeploy.templates import ConfiguredTemplate, template_config
 
 __all__ = ["AsyncLMDeployPipeline", "LMDeployPipeline"]
 
@@ -178,7 +178,7 @@ class AsyncLMDeployPipeline(AsyncEngineMixin, LMDeployPipeline):
 
 def _template(config: Any, model_name: str | None, options: Mapping[str, Any]) -> Any:
     """The ``ChatTemplateConfig`` that is to render the prompts, if any."""
-    template = chat_template_config(config, model_name)
+    template = template_config(config, model_name)
     if template is not None and options.get("chat_template") is not None:
         raise ModelConfigurationError(
             "chat_template and chat_template_config (or model_name) exclude each other: give one of them"

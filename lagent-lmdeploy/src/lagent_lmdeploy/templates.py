@@ -8,13 +8,13 @@ from typing import Any
 from lagent.errors import ModelConfigurationError
 from lagent.llms import LMTemplateParser
 
-__all__ = ["ConfiguredTemplate", "chat_template_config"]
+__all__ = ["ConfiguredTemplate", "template_config"]
 
 _MARK = "d41d8cd9"
 """A text that no template writes by itself."""
 
 
-def chat_template_config(given: Any, model_name: str | None) -> Any:
+def template_config(given: Any, model_name: str | None) -> Any:
     """The ``ChatTemplateConfig`` that is meant, if any.
 
     Args:

@@ -49,12 +49,12 @@ def run_script(path: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def make_alone(kind: Any = LMDeployPipeline, *, pipeline_cfg: Any = None, **options: Any) -> Any:
+def make_alone(kind: Any = LMDeployPipeline, *, path: str = PATH, pipeline_cfg: Any = None, **options: Any) -> Any:
     """A model of either class, small enough for the CPU."""
     small = {"session_len": 2048, "max_batch_size": 16, CACHE_BLOCK: 32, "max_prefill_token_num": 2048}
     backend = "turbomind" if BACKEND == "turbomind" else "pytorch"
     options = {"backend": backend, "max_new_tokens": 16, "temperature": 0.0, **options}
-    return kind(PATH, pipeline_cfg={**small, **(pipeline_cfg or {})}, **options)
+    return kind(path, pipeline_cfg={**small, **(pipeline_cfg or {})}, **options)
 
 
 @pytest.fixture(scope="session")

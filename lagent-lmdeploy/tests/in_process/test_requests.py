@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -181,8 +182,10 @@ def test_arguments_that_are_refused(options: dict[str, Any], message: str) -> No
         LMDeployPipeline(**{"path": PATH, "backend": "pytorch", **options})
 
 
-def test_a_model_that_cannot_be_loaded(make: Callable[..., Any]) -> None:
-    model = make(adapters={"a": "/no/such/adapter"}) if BACKEND != "turbomind" else make(pipeline_cfg={"devices": [99]})
+def test_a_model_that_cannot_be_loaded(tmp_path: Path) -> None:
+    without_weights = shutil.copytree(PATH, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    model = make_alone(path=str(without_weights))
     for _ in range(2):
-        with pytest.raises(ModelConfigurationError, match="LMDeploy cannot load"):
+        with pytest.raises(ModelConfigurationError, match="LMDeploy cannot load") as caught:
             model.chat(QUESTION)
+        assert caught.value.__cause__ is not None
