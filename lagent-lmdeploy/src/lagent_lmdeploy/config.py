@@ -63,7 +63,6 @@ def engine_config(
         ModelConfigurationError: an option is unknown or cannot have this value.
     """
     from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig  # type: ignore[import-not-found, unused-ignore]
-    from lmdeploy.archs import autoget_backend  # type: ignore[import-not-found, unused-ignore]
 
     kinds: dict[str, Any] = {"turbomind": TurbomindEngineConfig, "pytorch": PytorchEngineConfig}
     kind: Any = type(options)
@@ -73,7 +72,7 @@ def engine_config(
         given = {field.name: copy.copy(getattr(options, field.name)) for field in dataclasses.fields(options)}
     else:
         if backend is None:
-            backend = "pytorch" if adapters else autoget_backend(path, trust_remote_code=trust_remote_code)
+            backend = "pytorch" if adapters else _chosen(path, trust_remote_code)
         if backend not in kinds:
             raise ModelConfigurationError(f"backend must be 'turbomind' or 'pytorch', not {backend!r}")
         kind = kinds[backend]
@@ -94,3 +93,14 @@ def engine_config(
         raise ModelConfigurationError(
             f"{kind.__name__} refuses its options: {str(error) or 'a value is out of range'}"
         ) from error
+
+
+def _chosen(path: str, trust_remote_code: bool) -> Backend:
+    """The engine that LMDeploy chooses for a model."""
+    from lmdeploy.archs import autoget_backend  # type: ignore[import-not-found, unused-ignore]
+
+    try:
+        chosen: Backend = autoget_backend(path, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelConfigurationError(f"LMDeploy cannot tell what kind of model {path!r} is: {error}") from error
+    return chosen

@@ -147,24 +147,28 @@ def _close_alive(reference: weakref.ref[Engine]) -> None:
 async def _stoppable(outputs: AsyncGenerator[Any, None], session: Any) -> AsyncGenerator[Any, None]:
     """Yield ``outputs``; closing, or cancelling who waits, ends the request of ``session`` in the engine first.
 
-    LMDeploy's own generators must not be cancelled while they wait for a token: they swallow the cancellation, and the engine goes on
+    LMDeploy's own generators must not be cancelled while they wait for a token: they swallow the cancellation, and the engine may go on
     to count a reader who never comes back, for whom its loop then spins for ever. So the request is aborted, and they end by themselves.
     """
-    step: asyncio.Future[Any] | None = None
+    read: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def read_all() -> None:
+        try:
+            async for out in outputs:
+                read.put_nowait(out)
+        finally:
+            read.put_nowait(None)
+
+    reader = asyncio.ensure_future(read_all())
     try:
-        while True:
-            step = asyncio.ensure_future(anext(outputs, None))
-            out = await asyncio.shield(step)
-            if out is None:
-                return
+        while (out := await read.get()) is not None:
             yield out
+        await reader  # which may have failed
     finally:
-        if step is not None and not (step.done() and (step.exception() is not None or step.result() is None)):
+        if not reader.done():
             if session._handle is None:
-                step.cancel()  # it waits for its turn, and the engine does not know of it
+                reader.cancel()  # it waits for its turn, and the engine does not know of it
             else:
                 await session.async_abort()
             with contextlib.suppress(Exception, asyncio.CancelledError):
-                await step
-                async for _ in outputs:
-                    pass
+                await reader

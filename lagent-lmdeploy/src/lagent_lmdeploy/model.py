@@ -33,12 +33,13 @@ class LMDeployPipeline(EngineModel):
 
     Args:
         path: the model's folder or name.
-        model_name: the name of a chat template of LMDeploy, instead of the model's own; a ``meta_template`` goes before it.
+        model_name: the name of a chat template of LMDeploy, instead of the model's own.
         tp: over how many GPUs the model is spread.
         pipeline_cfg: options of the engine by name, or a ``TurbomindEngineConfig`` or ``PytorchEngineConfig``. By name, prefix caching
             is on unless it is switched off.
         backend: the engine; without it, LMDeploy chooses.
-        chat_template_config: a ``ChatTemplateConfig`` of LMDeploy, or its fields by name, instead of the model's own chat template.
+        chat_template_config: a ``ChatTemplateConfig`` of LMDeploy, or its fields by name, instead of the model's own chat
+            template. A ``meta_template`` goes before it and ``model_name``.
         adapters: LoRA adapters by name, with their folders; PyTorch engine only.
         trust_remote_code: whether code that comes with the model may run.
         log_level: what LMDeploy logs.

@@ -65,11 +65,11 @@ class ConfiguredTemplate(LMTemplateParser):
         messages = [{"role": "user", "content": item} if isinstance(item, str) else item for item in dialog]
         messages = [{**message, "content": message.get("content") or ""} for message in messages]
         if generate:
-            return self._render(messages)
+            return self._text(messages)
         # LMDeploy always lets an answer begin, or the last one go on: a question more, and what comes before it has ended.
-        return self._render([*messages, {"role": "user", "content": _MARK}]).partition(_MARK)[0].removesuffix(self._template.user)
+        return self._text([*messages, {"role": "user", "content": _MARK}]).partition(_MARK)[0].removesuffix(self._template.user)
 
-    def _render(self, messages: Any) -> str:  # type: ignore[override]
+    def _text(self, messages: list[dict[str, Any]]) -> str:
         try:
             return str(self._template.messages2prompt(messages))
         except Exception as error:  # templates are code of many kinds
