@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from lagent.errors import ModelConfigurationError
+from lagent.errors import EngineError, ModelConfigurationError
 from lagent.testing import AsyncModelTests, ModelTests
 from lagent.testing.kit import value_of
 from lagent.testing.model_kit import ask
@@ -147,6 +148,18 @@ def test_same_conversation_through_server_client_and_pipeline(server: LMDeploySe
         written = in_engine(setting, Path(__file__).with_name("conversation.py"), json.dumps({"backend": "pytorch", **options}))
         for spoken in json.loads(written.splitlines()[-1]):
             assert [tuple(message) for message in spoken] == expected
+
+
+def test_engine_that_is_killed_and_leaves_its_server(server: LMDeployServer) -> None:
+    """The last test of this server."""
+    children = Path(f"/proc/{server.server.pid}/task/{server.server.pid}/children").read_text().split()
+    engine = [int(child) for child in children if Path(f"/proc/{child}/comm").read_text().startswith("ZMQMPEngine")]
+    if not engine:
+        pytest.skip("the engine runs in the server's process")
+    os.kill(engine[0], signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(EngineError, match="can answer no more.*'engine process is not alive': the engine was killed"):
+            server.chat(ask("Hello"))
 
 
 class TestAsyncLMDeployServer(LMDeployTests, OwnedModelTests, AsyncModelTests):

@@ -72,13 +72,12 @@ _SYMPTOMS = (
         "check the name of the model, and the permissions of its repository",
         ModelConfigurationError,
     ),
-)
-
-_RACE = Symptom(
-    r"in _mp_proc\n +with condition:",
-    "on a busy machine, LMDeploy may end the process of a lock while its engine process is about to release it; restart() tries again",
-    EngineError,
-    passing=True,
+    Symptom(
+        r"in _mp_proc\n +with condition:",
+        "on a busy machine, LMDeploy may end the process of a lock while its engine is about to release it; restart() tries again",
+        passing=True,
+    ),
+    Symptom(r"engine process is not alive", "the engine was killed, or ended at an error that is in the log", fatal=True),
 )
 
 _START = """
@@ -175,7 +174,7 @@ class LMDeployServer(_LMDeployMixin, OwnedModel):
     """
 
     parsers: ClassVar[EngineParsers] = _PARSERS
-    symptoms = (*_SYMPTOMS, _RACE)
+    symptoms = _SYMPTOMS
     port_option = "--server-port"
 
     def __init__(

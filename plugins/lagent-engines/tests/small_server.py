@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Tells its process id, and answers a chat with it; what is asked to be slow takes for ever."""
+    """Tells its process id, and answers a chat with it; what is asked to be slow takes for ever, and what is fatal fails."""
 
     def do_GET(self) -> None:
         body = {"/pid": str(os.getpid()), "/variable": os.environ.get("SMALL_SERVER", "")}.get(self.path, "").encode()
@@ -28,6 +28,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if body["messages"][-1]["content"] == "slow":
             print("a slow answer begins", flush=True)
             time.sleep(600)
+        if body["messages"][-1]["content"] == "fatal":
+            print("the engine has died", flush=True)
+            return self.send(500, b"{}")
         if self.headers["Authorization"] != f"Bearer {os.environ.get('SMALL_SERVER_KEY')}":
             return self.send(401, b"{}")
         message = {"role": "assistant", "content": f"{body['model']} {os.getpid()}"}

@@ -21,6 +21,7 @@ from lagent.testing.model_kit import ask
 from lagent_engines.launch import EngineParsers, Launch, flags
 from lagent_engines.owned import OwnedModel
 from lagent_engines.served import AsyncServedMixin
+from lagent_engines.server import Symptom
 
 SCRIPT = Path(__file__).with_name("small_server.py")
 
@@ -28,7 +29,7 @@ SCRIPT = Path(__file__).with_name("small_server.py")
 class SmallModel(OwnedModel):
     engine = "compatible"
     parsers = EngineParsers({"hermes": "its_hermes"}, {})
-    symptoms = ()
+    symptoms = (Symptom("the engine .*died", "revive it", fatal=True),)
     port_option = "--port"
 
     def _command(self, launch: Launch) -> list[str]:
@@ -121,6 +122,19 @@ def test_server_killed_during_a_request(make: Any, kind: Any) -> None:
         os.kill(model.server.pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="killed by SIGKILL"):
             answer.result()
+
+
+@kinds
+def test_engine_that_dies_and_leaves_its_server(make: Any, kind: Any) -> None:
+    model = make(kind, retry=float("inf"))
+    for _ in range(2):
+        with pytest.raises(
+            EngineError, match=r"can answer no more; restart\(\) starts it again. It wrote 'the engine has died': revive it"
+        ):
+            chat(model, "fatal")
+    assert not model.server.running
+    value_of(model.restart)
+    assert chat(model)
 
 
 @kinds

@@ -38,12 +38,14 @@ class Symptom:
         cure: what to do.
         error: the class of the error.
         passing: whether the next start may well succeed, so that it is tried.
+        fatal: whether the server is of no use any more, though it runs.
     """
 
     pattern: str
     cure: str
     error: type[ModelError] = EngineError
     passing: bool = False
+    fatal: bool = False
 
 
 _STARTS = 3
@@ -136,14 +138,18 @@ class ServerProcess:
         """What :meth:`start` raises without trying, if the server failed.
 
         Args:
-            within: seconds to wait for its end, of which its connections may tell first.
+            within: after a request has failed: seconds to wait for the end of the server, of which its connections may tell first.
         """
         deadline = time.monotonic() + within
         while self.running and time.monotonic() < deadline:
             time.sleep(0.02)
         with self._lock:
-            if self._failure is None and self._process is not None and (code := self._process.exit_code()) is not None:
-                self._ended("has ended by itself", code, "; restart() starts it again")
+            if self._failure is None and self._process is not None:
+                if (code := self._process.exit_code()) is not None:
+                    self._ended("has ended by itself", code, "; restart() starts it again")
+                elif within and (known := self._symptom(fatal=True)) is not None:
+                    self._failed(EngineError, "can answer no more; restart() starts it again", RuntimeError(known[1]))
+                    self._stop()
             return self._failure() if self._failure is not None else None
 
     def restart(self) -> None:
@@ -267,10 +273,11 @@ class ServerProcess:
         self._failure = failure
         return failure()
 
-    def _symptom(self) -> tuple[Symptom, str] | None:
-        """The known reason that the log shows, and the words that show it."""
+    def _symptom(self, *, fatal: bool = False) -> tuple[Symptom, str] | None:
+        """The known reason that the log shows, and the words that show it; only if it is ``fatal``, where that is asked."""
         written = self._written()
-        found = ((symptom, re.search(symptom.pattern, written)) for symptom in self._symptoms)
+        symptoms = [symptom for symptom in self._symptoms if symptom.fatal or not fatal]
+        found = ((symptom, re.search(symptom.pattern, written)) for symptom in symptoms)
         return next(((symptom, match[0].strip()) for symptom, match in found if match is not None), None)
 
     def _written(self) -> str:
