@@ -1,7 +1,7 @@
 """The README is true: every block of code in it is run, and prints what stands in the block of text below it.
 
 A comment before each block says how: ``run`` as a program; ``engine`` as one that needs the embedded model; ``agent`` as a configuration
-file; ``checkout`` as a shell command in a fresh clone, with a fresh home directory, beside those that stand before it.
+file; ``vllm`` as a program where vLLM is installed, with a small model in the place of the one named; ``checkout`` as a shell command in a fresh clone, with a fresh home directory, beside those that stand before it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from attrs import define
 
 from lagent.cli.config import load_agent
+from lagent_engines.environments import engine_python, output_in, small_model
 
 ROOT = Path(__file__).parent.parent
 
@@ -65,6 +66,7 @@ def test_every_block_says_how_it_is_tested() -> None:
         ("checkout", "sh"),
         ("run", "python"),
         ("engine", "python"),
+        ("vllm", "python"),
         ("agent", "toml"),
     }
 
@@ -78,6 +80,22 @@ def test_programs(block: Block, tmp_path: Path) -> None:
 @of("engine")
 def test_programs_on_the_embedded_model(block: Block, tmp_path: Path) -> None:
     python(block, tmp_path)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(1200)
+@of("vllm")
+def test_programs_on_vllm(block: Block, tmp_path: Path) -> None:
+    engine = engine_python("vllm")
+    if engine is None:
+        pytest.skip("LAGENT_VLLM_PYTHON does not name the interpreter of an environment with vLLM")
+    small = {"max_model_len": 2048, "kv_cache_memory_bytes": 2**28, "enforce_eager": True}
+    named = '"path": "Qwen/Qwen3-8B"'
+    assert named in block.code
+    script = tmp_path / "program.py"
+    script.write_text(block.code.replace(named, f'"path": {small_model(engine)!r}, "temperature": 0.0, "vllm_cfg": {small}'))
+    settings = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    assert "Paris" in output_in(engine, script, variables=settings)
 
 
 @of("agent")
