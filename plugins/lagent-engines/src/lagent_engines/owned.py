@@ -77,7 +77,9 @@ class OwnedModel(ServedModel):
         model_name = model_name or path
         if url is not None:
             own = {"port": port, "python": python, "environment": environment, "log": log, "chat_template": chat_template}
-            if given := [name for name, value in {**own, **engine_options}.items() if value is not None]:
+            parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
+            asked = {**own, **engine_options, **{name: value for name, value in parsers.items() if value != "auto"}}
+            if given := [name for name, value in asked.items() if value is not None]:
                 raise ModelConfigurationError(f"the server at {url} runs already: {', '.join(given)} cannot be chosen any more")
             super().__init__(model_name, url=url, key=key, **options)
             return

@@ -17,7 +17,7 @@ from lagent.llms import AsyncLLMMixin, ModelRequest
 from lagent.schema import ModelChunk, ModelResponse
 from lagent.threads import in_thread
 from lagent_engines.server import ServerProcess
-from lagent_openai import GPTAPI
+from lagent_openai import DIALECTS, GPTAPI
 from lagent_openai.endpoints import Endpoints
 
 __all__ = ["AsyncServedMixin", "ServedModel"]
@@ -46,7 +46,12 @@ class ServedModel(GPTAPI):
     """
 
     engine: ClassVar[str]
-    """The name of the server's dialect."""
+    """The name of the server's dialect, one of :data:`lagent_openai.DIALECTS`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "engine" in vars(cls):
+            cls.sampling_parameters = frozenset(DIALECTS[cls.engine].parameters) | {"extra_body", "lora"}
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lagent.errors import EngineError, ModelConfigurationError
+from lagent.errors import EngineError
 from lagent.testing.kit import value_of
 from lagent.testing.model_kit import ask
 
@@ -128,10 +128,6 @@ class ServedModelTests:
         self.chat(model, first)
         second = [*first, {"role": "assistant", "content": "2"}, *ask("2 + 2?")]
         assert self.chat(model, second).usage.cached_tokens >= 128
-
-    def test_unknown_parameter(self, model: Any) -> None:
-        with pytest.raises(ModelConfigurationError, match="did you mean 'temperature'"):
-            self.chat(model, ask("Hello"), temprature=1.0)
 
 
 class OwnedModelTests(ServedModelTests):
