@@ -32,12 +32,25 @@ class AsyncEngine:
         self._log = Log()
         self._running: dict[str, Any] = {}  # the task of each request
         self._closed = False
+        self._engine: Any = None
         self._bridge = Bridge()
         try:
             with errors.starting(arguments, self._log):
-                self._engine: Any = self._bridge.run(_started(arguments, adapters))
+                self._bridge.run(self._start(arguments, adapters))
         except BaseException:
             self._bridge.close()
+            raise
+
+    async def _start(self, arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> None:
+        from vllm import AsyncEngineArgs  # type: ignore[import-not-found, unused-ignore]
+        from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found, unused-ignore]
+
+        self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+        try:
+            for adapter in adapters.values():
+                await self._engine.add_lora(adapter)
+        except BaseException:
+            self._engine.shutdown()
             raise
 
     @property
@@ -56,13 +69,13 @@ class AsyncEngine:
         Raises:
             EngineError: the engine is dead.
         """
-        if self._closed:
-            raise EngineError("the engine was closed: ask again, which starts it anew")
+        self._check()
         if self._engine.errored:
             raise errors.death(self._engine.dead_error, self._log)
         return self._bridge.stream(lambda: self._pieces(request))
 
     async def _pieces(self, request: EngineRequest) -> AsyncGenerator[Piece, None]:
+        self._check()
         made, finished = Outputs(request), False
         self._running[request.id] = asyncio.current_task()
         try:
@@ -73,8 +86,7 @@ class AsyncEngine:
                 async with aclosing(generated) as outputs:
                     async for output in outputs:
                         finished = output.finished
-                        if finished and self._closed:
-                            raise EngineError("the engine was closed while it answered: ask again, which starts it anew")
+                        self._check()
                         yield made.piece(output)
         finally:
             del self._running[request.id]
@@ -82,6 +94,10 @@ class AsyncEngine:
                 # vLLM does so itself, but not for a request that is cancelled while it is being handed over.
                 with suppress(Exception):
                     await self._engine.abort(request.id)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise EngineError("the engine was closed: ask again, which starts it anew")
 
     def close(self) -> None:
         """Stop the engine. Who waits for it gets an :class:`EngineError`."""
@@ -105,20 +121,6 @@ class AsyncEngine:
         self._engine.shutdown()
         for process in processes:
             process.join()
-
-
-async def _started(arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> Any:
-    from vllm import AsyncEngineArgs  # type: ignore[import-not-found, unused-ignore]
-    from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found, unused-ignore]
-
-    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
-    try:
-        for adapter in adapters.values():
-            await engine.add_lora(adapter)
-    except BaseException:
-        engine.shutdown()
-        raise
-    return engine
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
