@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -26,6 +25,8 @@ class Log:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Log:
+        from multiprocessing import resource_tracker  # which Windows does not have
+
         # It stays when the engine ends, and would inherit the pipe.
         resource_tracker.ensure_running()
         sys.stderr.flush()
@@ -45,6 +46,8 @@ class Log:
         os.close(self._stderr)
         if kind is None:
             self._text.clear()  # what is written at a start that went well explains no later death
+        else:
+            self.close()
 
     def tail(self) -> str:
         """The end of what was written."""
