@@ -70,6 +70,8 @@ def server(setting: dict[str, Any]) -> Iterator[LMDeployServer]:
 
 
 class LMDeployTests(ServedModelTests):
+    sampling = {"max_new_tokens": 8, "temperature": 0.0}  # a token takes long on the CPU
+
     def connected(self, model: Any, **options: Any) -> Any:
         kind = LMDeployClient if model.blocking else AsyncLMDeployClient
         return kind(model.url, model.model_type, **{"key": model.key, **options})

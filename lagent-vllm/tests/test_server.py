@@ -87,7 +87,9 @@ class TestVllmServer(VllmServerTests, ModelTests):
         assert model.server.running
 
     def test_agent(self, model: Any) -> None:
-        assert "Paris" in Agent(model)("What is the capital of France?").content
+        greedy = self.connected(model, temperature=0.0, max_new_tokens=32)
+        assert "Paris" in Agent(greedy)("What is the capital of France?").content
+        greedy.close()
 
     def test_port_that_is_taken(self, model: Any, setting: dict[str, Any]) -> None:
         self.chat(model, ask("Hello"))

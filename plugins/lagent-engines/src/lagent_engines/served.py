@@ -152,13 +152,14 @@ class ServedModel(GPTAPI):
         """Say what became of the server where a request fails, and let the engine know where it is given up."""
         try:
             yield
-        except (asyncio.CancelledError, GeneratorExit, ModelTimeoutError):
+        except (asyncio.CancelledError, GeneratorExit):
             await self._abort(request)
             raise
-        except (ModelConnectionError, EngineError) as error:
-            if (server := self.server) is None:
-                raise
-            ended = await in_thread(lambda: server.failure(within=_NOTICE))
+        except (ModelTimeoutError, ModelConnectionError, EngineError) as error:
+            if isinstance(error, ModelTimeoutError):
+                await self._abort(request)
+            server = self.server
+            ended = await in_thread(lambda: server.failure(within=_NOTICE)) if server is not None else None
             if ended is None:
                 raise
             raise ended from error
