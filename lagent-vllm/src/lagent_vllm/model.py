@@ -6,14 +6,18 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from attrs import evolve
+
 from lagent.errors import ModelConfigurationError
 from lagent.flow import Stream
-from lagent.llms import Capabilities
+from lagent.llms import Capabilities, ModelRequest
 from lagent_engines import AsyncEngineMixin, EngineModel, Generation, Source
+from lagent_engines.launch import ModelFiles
 from lagent_vllm import versions
 from lagent_vllm.async_engine import AsyncEngine
 from lagent_vllm.engine import Engine
 from lagent_vllm.errors import check_length
+from lagent_vllm.images import Images
 from lagent_vllm.requests import CONSTRAINTS, EngineRequest, parameter_names, prepare
 
 __all__ = ["AsyncVllmModel", "VllmModel"]
@@ -69,6 +73,9 @@ class VllmModel(EngineModel):
         super().__init__(path, **options)
         added = self._tokenizer.added_tokens_decoder.items()
         self._special_tokens = {str(token): number for number, token in added if token.special}
+        self._images = Images(self._arguments)
+        takes_images = not self.meta_template and self._chat_template.knows_images() and ModelFiles.of(path).images
+        self.capabilities = evolve(self.capabilities, images=takes_images)
 
     def _load_tokenizer(self) -> Any:
         from transformers import AutoTokenizer  # type: ignore[import-not-found, unused-ignore]
@@ -98,6 +105,9 @@ class VllmModel(EngineModel):
 
     def _unload(self) -> None:
         self._stop()
+
+    def _media(self, request: ModelRequest) -> Any:
+        return self._images.of(request.messages) if self.capabilities.images else None
 
     def _generate(self, generation: Generation) -> Source:
         return Stream(self._engine.generate(self._engine_request(generation)), blocking=True)

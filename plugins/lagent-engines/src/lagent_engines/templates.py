@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from lagent.errors import ModelConfigurationError
 from lagent.llms import LMTemplateParser
 
-__all__ = ["ChatTemplate", "MetaTemplate", "Template"]
+__all__ = ["ChatTemplate", "MetaTemplate", "Template", "is_image"]
 
 Message = dict[str, Any]
 
@@ -102,6 +102,14 @@ class ChatTemplate:
         """Whether tools come into the text."""
         return _MARK in self._attempt([{"role": "user", "content": "?"}], [_TOOL])
 
+    def knows_images(self) -> bool:
+        """Whether images get a place in the text."""
+        text: Message = {"type": "text", "text": _MARK}
+        with_image, without = (
+            self._attempt([{"role": "user", "content": parts}]) for parts in ([{"type": "image"}, text], [text])
+        )
+        return _MARK in with_image and with_image != without
+
     def _attempt(self, messages: list[Message], tools: list[Message] | None = None) -> str:
         try:
             return self.render(messages, tools, generate=True)
@@ -129,11 +137,18 @@ class MetaTemplate:
 def _for_template(message: Message) -> Message:
     """``message`` in the form that templates expect: content as text, arguments of tool calls as objects."""
     content = message.get("content")
-    if isinstance(content, list) and all(part.get("type") == "text" for part in content):
-        message = {**message, "content": "\n".join(part["text"] for part in content)}
+    if isinstance(content, list):
+        parts = [{"type": "image"} if is_image(part) else part for part in content]
+        plain = all(part.get("type") == "text" for part in parts)
+        message = {**message, "content": "\n".join(part["text"] for part in parts) if plain else parts}
     if message.get("tool_calls"):
         message = {**message, "tool_calls": [_call_for_template(call) for call in message["tool_calls"]]}
     return message
+
+
+def is_image(part: Mapping[str, Any]) -> bool:
+    """Whether a content part is an image; templates leave a place for it, in which the engine puts what the model sees."""
+    return "image" in str(part.get("type"))
 
 
 def _call_for_template(call: Mapping[str, Any]) -> Mapping[str, Any]:
