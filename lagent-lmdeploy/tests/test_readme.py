@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lagent_engines.environments import engine_python, small_model
 
 from . import readme
 from .test_server import SHIM
@@ -15,10 +16,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
 
 def test_a_server_and_a_client_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    if "LAGENT_LMDEPLOY_PYTHON" not in os.environ:
+    if (python := engine_python("lmdeploy")) is None:
         pytest.skip("LAGENT_LMDEPLOY_PYTHON does not name the interpreter of an environment with LMDeploy")
-    python = Path(os.environ["LAGENT_LMDEPLOY_PYTHON"])
-    path = os.environ.get("LAGENT_LMDEPLOY_MODEL", str(python.parents[2] / "smollm2-hf"))
+    path = os.environ.get("LAGENT_LMDEPLOY_MODEL") or small_model(python)
     served, client = (block.replace("Qwen/Qwen3-8B", path) for block in readme.blocks()[2:])
     served = served.replace("serve_cfg=", f"max_new_tokens=8, python={str(python)!r}, environment={SHIM}, serve_cfg=")
     served = served.replace('"session_len": 8192', '"session_len": 1024')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +14,9 @@ from lagent.testing.kit import value_of
 
 BACKEND = os.environ["LAGENT_LMDEPLOY_BACKEND"]
 PATH = os.environ["LAGENT_LMDEPLOY_MODEL"]
-SHIM = str(Path(__file__).parents[3] / "tests" / "engines" / "lmdeploy_cpu")
 
 if BACKEND == "shim":  # before LMDeploy is imported
-    sys.path.insert(0, SHIM)
+    sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "engines" / "lmdeploy_cpu"))
     import lmdeploy_cpu
 
     from . import lora_cpu
@@ -30,23 +28,6 @@ from lagent_lmdeploy import AsyncLMDeployPipeline, LMDeployPipeline  # noqa: E40
 
 CACHE_BLOCK = {"turbomind": "cache_block_seq_len"}.get(BACKEND, "block_size")
 """The option for how many tokens a block of the cache holds; only whole blocks are found again."""
-
-
-def run_script(path: Path, *arguments: str) -> str:
-    """Run a Python script in a process like this one; give what it prints."""
-    start = f"import site, sys; site.addsitedir({str(Path(pytest.__file__).parents[1])!r})\n"
-    if BACKEND == "shim":
-        start += f"sys.path.insert(0, {SHIM!r}); import lmdeploy_cpu; lmdeploy_cpu.install()\n"
-    start += "import runpy; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", start, str(path), *arguments],
-        env={**os.environ, "LMDEPLOY_CPU_BYTES": str(2**30)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def make_alone(kind: Any = LMDeployPipeline, *, path: str = PATH, pipeline_cfg: Any = None, **options: Any) -> Any:
