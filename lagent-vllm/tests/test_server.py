@@ -21,6 +21,7 @@ from lagent.testing.kit import value_of
 from lagent.testing.model_kit import ask
 from lagent_engines.environments import engine_python, small_model
 from lagent_engines.testing import OwnedModelTests
+from lagent_parsers.templates import Template
 from lagent_vllm import AsyncVllmServer, VllmServer
 from lagent_vllm.server import _PARSERS
 
@@ -47,19 +48,19 @@ class VllmServerTests(OwnedModelTests):
     kind: ClassVar[Any]
     running_metric = "vllm:num_requests_running"
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def model(cls, setting: dict[str, Any]) -> Iterator[Any]:
-        model = cls.kind(**setting, retry=0)
-        yield model
-        value_of(model.close)
-
     def connected(self, model: Any, **options: Any) -> Any:
         return self.kind(model.model_type, url=model.url, **{"key": model.key, **options})
 
 
 class TestVllmServer(VllmServerTests, ModelTests):
     kind = VllmServer
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls, setting: dict[str, Any]) -> Iterator[Any]:
+        model = VllmServer(**setting, retry=0, load="now")
+        yield model
+        model.close()
 
     def test_parsers_are_known_to_the_engine(self, setting: dict[str, Any]) -> None:
         (vllm,) = setting["python"].parents[1].glob("lib/python*/site-packages/vllm")
@@ -99,7 +100,23 @@ class TestVllmServer(VllmServerTests, ModelTests):
 
 
 class TestAsyncVllmServer(VllmServerTests, AsyncModelTests):
+    """With a chat template of its own, whose first token tells."""
+
     kind = AsyncVllmServer
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls, setting: dict[str, Any]) -> Iterator[Any]:
+        template = "｜" + (Path(setting["path"]) / "chat_template.jinja").read_text()
+        model = AsyncVllmServer(**setting, chat_template=template, retry=0)
+        yield model
+        value_of(model.close)
+
+    def test_chat_template_is_used(self, model: Any) -> None:
+        text = Template(model.chat_template).render(ask("Hello"), prompt=True)
+        assert text.startswith("｜")
+        sizes = [value_of(model.generate, prompt, max_new_tokens=1).usage.prompt_tokens for prompt in (text, text[1:])]
+        assert self.chat(model, ask("Hello")).usage.prompt_tokens == sizes[0] > sizes[1]
 
 
 def test_options_that_the_engine_does_not_know(setting: dict[str, Any], tmp_path: Path) -> None:

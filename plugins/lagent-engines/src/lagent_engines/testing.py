@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lagent.errors import EngineError
-from lagent.testing.kit import value_of
+from lagent.errors import EngineError, ModelConfigurationError
+from lagent.testing.kit import Kit, value_of
 from lagent.testing.model_kit import ask
 
 __all__ = ["OwnedModelTests", "ServedModelTests"]
@@ -35,7 +35,7 @@ def _past_calls() -> list[dict[str, Any]]:
     return messages
 
 
-class ServedModelTests:
+class ServedModelTests(Kit):
     """Goes before :class:`lagent.testing.ModelTests` or :class:`lagent.testing.AsyncModelTests`, for a small model.
 
     A small model needs to be shown what is meant: servers let a model write any text before a call that is required.
@@ -88,15 +88,13 @@ class ServedModelTests:
         return int(sum(map(float, counts)))
 
     def wait_until_counted(self, model: Any, count: int) -> None:
-        if self.running_metric is None:
-            pytest.skip("running_metric is not set")
         deadline = time.monotonic() + 60
         while self.counted(model) != count:
             assert time.monotonic() < deadline, f"the engine does not come to {count} requests"
             time.sleep(0.1)
 
     def test_engine_stops_when_a_stream_is_closed(self, model: Any) -> None:
-        self.wait_until_counted(model, 0)
+        self.skip_unless(self.running_metric, "running_metric is not set")
         stream = self.stream(model, ask("Tell me a long story."), max_new_tokens=1_500, ignore_eos=True)
         next(stream)
         self.wait_until_counted(model, 1)
@@ -104,9 +102,8 @@ class ServedModelTests:
         self.wait_until_counted(model, 0)
 
     def test_engine_stops_when_a_request_is_cancelled(self, model: Any) -> None:
-        if model.blocking:
-            pytest.skip("a request of a synchronous model cannot be cancelled")
-        self.wait_until_counted(model, 0)
+        self.skip_unless(not model.blocking, "a request of a synchronous model cannot be cancelled")
+        self.skip_unless(self.running_metric, "running_metric is not set")
         options = {**self.sampling, "max_new_tokens": 1_500, "ignore_eos": True}
 
         async def cancel() -> None:
@@ -129,6 +126,10 @@ class ServedModelTests:
         second = [*first, {"role": "assistant", "content": "2"}, *ask("2 + 2?")]
         assert self.chat(model, second).usage.cached_tokens >= 128
 
+    def test_unknown_adapter(self, model: Any) -> None:
+        with pytest.raises(ModelConfigurationError, match="no-such-adapter"):
+            self.chat(model, ask("Hello"), lora="no-such-adapter")
+
 
 class OwnedModelTests(ServedModelTests):
     """:class:`ServedModelTests` for a model that owns its server."""
@@ -141,8 +142,7 @@ class OwnedModelTests(ServedModelTests):
         assert model.key not in repr(model)
 
     def test_killed_server_is_noticed_and_restarted(self, model: Any) -> None:
-        if model.blocking:
-            pytest.skip("the test of the asynchronous model covers both, and starting an engine takes long")
+        self.skip_unless(not model.blocking, "the asynchronous model is tested for both, as starting an engine takes long")
         before = self.chat(model, ask("What is the capital of France?"))
         url, pid = model.url, model.server.pid
         stream = self.stream(model, ask("Tell me a long story."), max_new_tokens=1_500, ignore_eos=True)
