@@ -62,7 +62,7 @@ def engine_config(
     Raises:
         ModelConfigurationError: an option is unknown or cannot have this value.
     """
-    from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig  # type: ignore[import-not-found, unused-ignore]
+    from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig
 
     kinds: dict[str, Any] = {"turbomind": TurbomindEngineConfig, "pytorch": PytorchEngineConfig}
     kind: Any = type(options)
@@ -97,7 +97,7 @@ def engine_config(
 
 def _chosen(path: str, trust_remote_code: bool) -> Backend:
     """The engine that LMDeploy chooses for a model."""
-    from lmdeploy.archs import autoget_backend  # type: ignore[import-not-found, unused-ignore]
+    from lmdeploy.archs import autoget_backend
 
     try:
         chosen: Backend = autoget_backend(path, trust_remote_code=trust_remote_code)

@@ -35,7 +35,7 @@ class Engine:
     """
 
     def __init__(self, path: str, **options: Any) -> None:
-        from lmdeploy import pipeline  # type: ignore[import-not-found, unused-ignore]
+        from lmdeploy import pipeline
 
         try:
             self._pipeline: Any = pipeline(path, **options)
@@ -100,7 +100,7 @@ class Engine:
     @contextlib.contextmanager
     def _errors(self, prompt_tokens: int) -> Iterator[None]:
         """Raise LMDeploy's errors as lagent's; for their codes see ``lmdeploy.serve.core.exceptions.ErrorCode``."""
-        from lmdeploy.serve.core.exceptions import RequestError  # type: ignore[import-not-found, unused-ignore]
+        from lmdeploy.serve.core.exceptions import RequestError
 
         try:
             yield

@@ -73,8 +73,6 @@ class LMDeployPipeline(EngineModel):
         self._engine: Engine | None = None
         self._trust_remote_code = trust_remote_code
         config = engine_config(path, backend, pipeline_cfg, tp=tp, adapters=adapters, trust_remote_code=trust_remote_code)
-        if options.get("meta_template"):
-            options.setdefault("skip_special_tokens", False)  # the parsers that go with such a template look for them in the text
         template = None if options.get("meta_template") else _template(chat_template_config, model_name, options)
         self._pipeline_options = {
             "backend_config": config,
@@ -87,7 +85,7 @@ class LMDeployPipeline(EngineModel):
         super().__init__(path, **options)
 
     def _load_tokenizer(self) -> Any:
-        from transformers import AutoTokenizer  # type: ignore[import-not-found, unused-ignore]
+        from transformers import AutoTokenizer
 
         config = self._pipeline_options["backend_config"]
         try:
@@ -106,7 +104,7 @@ class LMDeployPipeline(EngineModel):
         if engine is not None:
             engine.close()
 
-    def _stop_words(self, params: Mapping[str, Any]) -> list[str]:
+    def _stop_words(self, params: dict[str, Any]) -> list[str]:
         """All: the engine takes every token for a stop word that has it somewhere inside, so it watches for special tokens only."""
         return list(params.get("stop_words", ()))
 

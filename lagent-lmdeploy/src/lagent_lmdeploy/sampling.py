@@ -40,7 +40,7 @@ def generation_config(generation: Generation, room: int, stop_token_ids: list[in
     Raises:
         ModelConfigurationError: a parameter cannot have this value, or two exclude each other.
     """
-    from lmdeploy import GenerationConfig  # type: ignore[import-not-found, unused-ignore]
+    from lmdeploy import GenerationConfig
 
     params = {_NAMES[name]: value for name, value in generation.params.items() if name in _NAMES}
     params.setdefault("skip_special_tokens", not generation.keep_special_tokens)

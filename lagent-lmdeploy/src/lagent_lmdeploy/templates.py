@@ -24,8 +24,8 @@ def template_config(given: Any, model_name: str | None) -> Any:
     Raises:
         ModelConfigurationError: LMDeploy has no template of this name, or a field is unknown.
     """
-    from lmdeploy import ChatTemplateConfig  # type: ignore[import-not-found, unused-ignore]
-    from lmdeploy.model import MODELS  # type: ignore[import-not-found, unused-ignore]
+    from lmdeploy import ChatTemplateConfig
+    from lmdeploy.model import MODELS
 
     if given is None and model_name is None:
         return None

@@ -18,8 +18,7 @@ PATH = os.environ["LAGENT_LMDEPLOY_MODEL"]
 if BACKEND == "shim":  # before LMDeploy is imported
     sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "engines" / "lmdeploy_cpu"))
     import lmdeploy_cpu
-
-    from . import lora_cpu
+    import lora_cpu
 
     lmdeploy_cpu.install()
     lora_cpu.install()

@@ -224,7 +224,8 @@ class EngineModel(BaseLLM):
             params,
             call or request.output_schema,
             streamed,
-            keep_special_tokens=parser is not None,
+            # The parsers that go with a meta_template look for them in the text.
+            keep_special_tokens=parser is not None or bool(self.meta_template),
             session_id=request.session_id,
             media=None if prompt is None else self._media(request),
         )
@@ -273,7 +274,7 @@ class EngineModel(BaseLLM):
                 self._load()
                 self._loaded = True
 
-    def _stop_words(self, params: Mapping[str, Any]) -> list[str]:
+    def _stop_words(self, params: dict[str, Any]) -> list[str]:
         """The stop words that the engine does not watch for, taken out of ``params``."""
         return []
 

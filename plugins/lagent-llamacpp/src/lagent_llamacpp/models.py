@@ -192,7 +192,7 @@ def _from_hub(name: str) -> Path:
     if not (owner and repo and file):
         raise ModelConfigurationError(f"'hf:{name}' does not name a file: write 'hf:owner/repo/file.gguf'")
     try:
-        from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
+        from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise ConfigurationError(f"'hf:{name}' needs huggingface_hub: pip install 'lagent-llamacpp[hf]'") from error
     try:

@@ -1,4 +1,4 @@
-"""LoRA for the stand-in of a GPU; beside ``tests/engines/lmdeploy_cpu``, whose operators it completes, and for tests only."""
+"""LoRA for the stand-in of a GPU; beside ``lmdeploy_cpu``, whose operators it completes, and for tests only."""
 
 from __future__ import annotations
 
