@@ -5,17 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import sysconfig
-from pathlib import Path
 
-# Behind the engine's own packages, the project and what it needs.
-_RUN = """
-import runpy, site, sys
-_, packages, *sys.argv = sys.argv
-site.addsitedir(packages)
-sys.path.insert(0, sys.argv[0].rpartition("/")[0])
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+from lagent_engines.environments import command_in, engine_python, small_model
 
 
 def enter(engine: str) -> str:
@@ -26,13 +17,14 @@ def enter(engine: str) -> str:
     Returns:
         The path of the model: ``LAGENT_<ENGINE>_MODEL``, or the one that was made beside the environment.
     """
-    name = f"LAGENT_{engine.upper()}"
+    variable = f"LAGENT_{engine.upper()}_MODEL"
     if importlib.util.find_spec(engine) is None:
-        if f"{name}_PYTHON" not in os.environ:
-            sys.exit(f"{engine} is not installed here; let {name}_PYTHON name the interpreter of an environment that has it")
-        python = os.environ[f"{name}_PYTHON"]
-        os.environ.setdefault(f"{name}_MODEL", str(Path(python).parents[2] / "smollm2-hf"))
-        os.execv(python, [python, "-c", _RUN, sysconfig.get_path("purelib"), *sys.argv])
-    if f"{name}_MODEL" not in os.environ:
-        sys.exit(f"{name}_MODEL must name the folder of a model, or its name on the Hugging Face Hub")
-    return os.environ[f"{name}_MODEL"]
+        python = engine_python(engine)
+        if python is None:
+            sys.exit(f"{engine} is not installed here; let LAGENT_{engine.upper()}_PYTHON name an interpreter that has it")
+        os.environ.setdefault(variable, small_model(python))
+        command = command_in(python, *sys.argv)
+        os.execv(command[0], command)
+    if variable not in os.environ:
+        sys.exit(f"{variable} must name the folder of a model, or its name on the Hugging Face Hub")
+    return os.environ[variable]

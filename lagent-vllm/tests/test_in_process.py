@@ -7,41 +7,23 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from lagent_engines.environments import check_tests_in, engine_python, small_model
+
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
-ROOT = Path(__file__).parents[2]
-RUN = """
-import site, sys
-packages, python, *arguments = sys.argv[1:]
-assert python == f"{sys.version_info.major}.{sys.version_info.minor}", f"the tests run on Python {python}: so must vLLM"
-site.addsitedir(packages)  # behind the engine's own packages: the project, pytest, and what they need
-import pytest
-sys.exit(pytest.main(arguments))
-"""
+HERE = Path(__file__).parent
 
 
 def run(name: str, **variables: str) -> None:
-    if "LAGENT_VLLM_PYTHON" not in os.environ:
+    python = engine_python("vllm")
+    if python is None:
         pytest.skip("LAGENT_VLLM_PYTHON does not name the interpreter of an environment with vLLM")
-    python = Path(os.environ["LAGENT_VLLM_PYTHON"])
-    arguments = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
-    # The packages of the engine warn about each other.
-    arguments += ["-o", "filterwarnings=ignore\nerror:::lagent", str(Path(__file__).parent / "in_process" / name)]
-    done = subprocess.run(
-        [str(python), "-c", RUN, sysconfig.get_path("purelib"), sysconfig.get_python_version(), *arguments],
-        env={"LAGENT_VLLM_MODEL": str(python.parents[2] / "smollm2-hf"), **os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-20_000:]
+    variables = {"LAGENT_VLLM_MODEL": os.environ.get("LAGENT_VLLM_MODEL", small_model(python)), **variables}
+    check_tests_in(python, HERE / "in_process" / name, HERE.parents[1], variables)
 
 
 CPU = {"LAGENT_VLLM_DEVICE": "cpu", "OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}

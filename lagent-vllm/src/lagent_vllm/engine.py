@@ -11,7 +11,7 @@ from typing import Any
 from lagent.errors import EngineError, ModelConfigurationError
 from lagent_engines import Piece
 from lagent_vllm import errors
-from lagent_vllm.processes import Log, processes_of
+from lagent_vllm.processes import Log, processes_of, tell_of_death
 from lagent_vllm.requests import EngineRequest, Outputs
 
 __all__ = ["Engine"]
@@ -45,6 +45,7 @@ class Engine:
                 from vllm import LLM  # type: ignore[import-not-found, unused-ignore]
 
                 self._engine = LLM(**arguments).llm_engine
+                tell_of_death(self._engine)
                 for adapter in adapters.values():
                     self._engine.add_lora(adapter)
             except BaseException:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-__all__ = ["Log", "processes_of"]
+__all__ = ["Log", "processes_of", "tell_of_death"]
 
 _KEPT = 1 << 16
 _QUOTED = 2000
@@ -78,3 +79,22 @@ def processes_of(engine: Any) -> list[BaseProcess]:
     """The processes of an ``LLMEngine`` or ``AsyncLLM``; whoever stops it has to join them, as vLLM does not."""
     resources = getattr(engine.engine_core, "resources", None)
     return list(getattr(getattr(resources, "engine_manager", None), "processes", ()))
+
+
+def tell_of_death(engine: Any) -> None:
+    """Let the steps of an ``LLMEngine`` fail once its process is gone.
+
+    If it was killed, vLLM's client for synchronous callers (0.30 to 0.33) waits for its output for ever.
+    """
+    from vllm.v1.engine.exceptions import EngineDeadError  # type: ignore[import-not-found, unused-ignore]
+
+    sentinels = [process.sentinel for process in processes_of(engine)]
+    if not sentinels:
+        return
+    outputs = engine.engine_core.outputs_queue
+
+    def watch() -> None:
+        connection.wait(sentinels)
+        outputs.put(EngineDeadError())
+
+    threading.Thread(target=watch, name="lagent-vllm-watch", daemon=True).start()
