@@ -13,7 +13,7 @@ import pytest
 
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
 from lagent_vllm.engine import _Turns
-from lagent_vllm.errors import check_length, death, starting
+from lagent_vllm.errors import _refusal, check_length, death, starting
 from lagent_vllm.processes import Log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="vLLM does not run on Windows")
@@ -124,3 +124,9 @@ def test_length() -> None:
     check_length(99, 100)
     with pytest.raises(ContextOverflowError, match="100 tokens and the engine takes 100"):
         check_length(100, 100)
+
+
+def test_refusals() -> None:
+    too_long = "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that"
+    assert isinstance(_refusal(ValueError(too_long)), ContextOverflowError)
+    assert isinstance(_refusal(ValueError("no such adapter")), ModelConfigurationError)

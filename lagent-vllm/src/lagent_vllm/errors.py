@@ -77,10 +77,10 @@ def answering(log: Log) -> Iterator[None]:
     except EngineGenerateError as error:
         cause = error.__cause__ or error
         if isinstance(cause, (ValueError, TypeError)):
-            raise ModelConfigurationError(f"vLLM refuses the request: {cause}") from error
+            raise _refusal(cause) from error
         raise EngineError(f"vLLM failed at the request: {cause!r}") from error
     except (VLLMClientError, ValueError, TypeError) as error:
-        raise ModelConfigurationError(f"vLLM refuses the request: {error}") from error
+        raise _refusal(error) from error
 
 
 def death(cause: BaseException, log: Log) -> EngineError:
@@ -102,6 +102,13 @@ def check_length(prompt_tokens: int, max_model_len: int) -> None:
             f"the prompt has {prompt_tokens} tokens and the engine takes {max_model_len}, prompt and answer: shorten the conversation, or "
             "load the model with a larger max_model_len (vllm_cfg)"
         )
+
+
+def _refusal(error: BaseException) -> ModelError:
+    # The tokens of images are counted by vLLM only.
+    if re.search(r"longer than the maximum model\s+length", str(error)):
+        return ContextOverflowError(f"the prompt is too long for max_model_len (vllm_cfg): {error}")
+    return ModelConfigurationError(f"vLLM refuses the request: {error}")
 
 
 def _known(error: BaseException, log: Log) -> tuple[type[ModelError], str] | None:

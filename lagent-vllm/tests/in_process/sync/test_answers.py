@@ -101,7 +101,10 @@ def test_sampling_parameters_of_vllm(sync_model: Any) -> None:
     assert sync_model.chat(QUESTIONS[0], ignore_eos=True, min_tokens=16).usage.completion_tokens == 16
     hello = sync_model._tokenizer.encode("Hello", add_special_tokens=False)
     assert sync_model.chat(QUESTIONS[0], allowed_token_ids=hello, max_new_tokens=3) == "HelloHelloHello"
-    assert "history" not in sync_model.chat(QUESTIONS[0], stop_token_ids=hello).extra
+    tokens = sync_model.chat(QUESTIONS[0], return_token_ids=True).extra["token_ids"]
+    stopped = sync_model.chat(QUESTIONS[0], return_token_ids=True, stop_token_ids=[tokens[4]])
+    assert stopped.extra["token_ids"] == tokens[: tokens.index(tokens[4]) + 1]
+    assert stopped.finish_reason == "stop"
     for wrong in ({"temperature": -1.0}, {"top_p": 2.0}, {"min_p": "much"}):
         with pytest.raises(ModelConfigurationError, match="vLLM refuses"):
             sync_model.chat(QUESTIONS[0], **wrong)
