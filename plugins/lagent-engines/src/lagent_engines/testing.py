@@ -104,6 +104,7 @@ class ServedModelTests(Kit):
     def test_engine_stops_when_a_request_is_cancelled(self, model: Any) -> None:
         self.skip_unless(not model.blocking, "a request of a synchronous model cannot be cancelled")
         self.skip_unless(self.running_metric, "running_metric is not set")
+        self.chat(model, ask("Hello"))
         options = {**self.sampling, "max_new_tokens": 1_500, "ignore_eos": True}
 
         async def cancel() -> None:
