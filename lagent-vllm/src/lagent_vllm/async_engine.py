@@ -42,8 +42,8 @@ class AsyncEngine:
             raise
 
     async def _start(self, arguments: Mapping[str, Any], adapters: Mapping[str, Any]) -> None:
-        from vllm import AsyncEngineArgs  # type: ignore[import-not-found, unused-ignore]
-        from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found, unused-ignore]
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
 
         self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
         try:

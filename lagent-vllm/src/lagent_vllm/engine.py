@@ -42,7 +42,7 @@ class Engine:
         with errors.starting(arguments, self._log):
             _claim(self)
             try:
-                from vllm import LLM  # type: ignore[import-not-found, unused-ignore]
+                from vllm import LLM
 
                 self._engine = LLM(**arguments).llm_engine
                 tell_of_death(self._engine)
@@ -167,7 +167,7 @@ class Generated(Iterator[Piece]):
 
 def _claim(engine: Engine) -> None:
     """Refuse a second engine without a process of its own; it would take the first one's process groups down with it."""
-    from vllm import envs  # type: ignore[import-not-found, unused-ignore]
+    from vllm import envs
 
     if envs.VLLM_ENABLE_V1_MULTIPROCESSING:
         return

@@ -78,7 +78,7 @@ class VllmModel(EngineModel):
         self.capabilities = evolve(self.capabilities, images=takes_images)
 
     def _load_tokenizer(self) -> Any:
-        from transformers import AutoTokenizer  # type: ignore[import-not-found, unused-ignore]
+        from transformers import AutoTokenizer
 
         arguments = self._arguments
         path = arguments.get("tokenizer") or self.path
@@ -94,7 +94,7 @@ class VllmModel(EngineModel):
             ) from error
 
     def _load(self) -> None:
-        from vllm.lora.request import LoRARequest  # type: ignore[import-not-found, unused-ignore]
+        from vllm.lora.request import LoRARequest
 
         self._adapters = {
             name: LoRARequest(name, number, folder) for number, (name, folder) in enumerate(self._lora_modules.items(), 1)

@@ -86,7 +86,7 @@ def tell_of_death(engine: Any) -> None:
 
     If it was killed, vLLM's client for synchronous callers (0.30 to 0.33) waits for its output for ever.
     """
-    from vllm.v1.engine.exceptions import EngineDeadError  # type: ignore[import-not-found, unused-ignore]
+    from vllm.v1.engine.exceptions import EngineDeadError
 
     sentinels = [process.sentinel for process in processes_of(engine)]
     if not sentinels:

@@ -56,10 +56,10 @@ def prepare(generation: Generation, adapters: Mapping[str, Any], special_token: 
     Raises:
         ModelConfigurationError: vLLM refuses a sampling parameter, or there is no such adapter.
     """
-    from vllm import SamplingParams, TokensPrompt  # type: ignore[import-not-found, unused-ignore]
-    from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found, unused-ignore]
-    from vllm.inputs import tokens_input  # type: ignore[import-not-found, unused-ignore]
-    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams  # type: ignore[import-not-found, unused-ignore]
+    from vllm import SamplingParams, TokensPrompt
+    from vllm.exceptions import VLLMClientError
+    from vllm.inputs import tokens_input
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
     params = dict(generation.params)
     priority, lora = params.pop("priority", 0), params.pop("lora", None)
