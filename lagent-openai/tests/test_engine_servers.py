@@ -6,12 +6,8 @@ their interpreters. The model lies beside them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +18,8 @@ import pytest
 from lagent.errors import ModelConfigurationError
 from lagent.testing import AsyncModelTests
 from lagent.testing.kit import value_of
+from lagent_engines.server import ServerProcess
+from lagent_lmdeploy.server import SYMPTOMS
 from lagent_openai import AsyncGPTAPI
 
 from .small_model import KEY, SmallModelTests, get
@@ -53,52 +51,22 @@ def python_of(engine: str) -> Path:
     return Path(os.environ[variable])
 
 
-@contextlib.contextmanager
-def running(engine: str, log: Path, *options: str) -> Iterator[str]:
-    """Start a server; give its base URL."""
+def server_of(engine: str) -> ServerProcess:
     python = python_of(engine)
     model = str(python.parents[2] / "smollm2-hf")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     if engine == "vllm":
-        command = [*VLLM, "--model", model, "--port", port]
+        command = [*VLLM, "--model", model, "--port"]
         environment = {"TORCHDYNAMO_DISABLE": "1"}
     else:
-        command = [*LMDEPLOY, model, "--server-port", port]
+        command = [*LMDEPLOY, model, "--server-port"]
         environment = {"PYTHONPATH": str(ENGINES / "lmdeploy_cpu"), "LMDEPLOY_CPU_BYTES": str(2**30)}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(python), *command, *options],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}/v1"
-        deadline = time.monotonic() + START
-        while not answers(f"{url}/models"):
-            assert process.poll() is None, f"the server of {engine} has ended: {log.read_text(errors='replace')[-3000:]}"
-            assert time.monotonic() < deadline, f"the server of {engine} did not start: {log.read_text(errors='replace')[-3000:]}"
-            time.sleep(0.5)
-        yield url
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def answers(url: str) -> bool:
-    try:
-        get(url)
-    except OSError:
-        return False
-    return True
+    return ServerProcess(
+        engine,
+        lambda port: [str(python), *command, str(port)],
+        environment={"OMP_NUM_THREADS": "1", **environment},
+        start_timeout=START,
+        symptoms=SYMPTOMS if engine == "lmdeploy" else (),
+    )
 
 
 class EngineServerTests(SmallModelTests, AsyncModelTests):
@@ -109,9 +77,11 @@ class EngineServerTests(SmallModelTests, AsyncModelTests):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        with running(cls.engine, tmp_path_factory.mktemp(cls.engine) / "log") as url:
-            yield url
+    def url(cls) -> Iterator[str]:
+        server = server_of(cls.engine)
+        server.start()
+        yield f"{server.url}/v1"
+        server.close()
 
     def counted(self, model: Any) -> int:
         """How many requests the engine is working on, by its metrics, which may lag behind."""

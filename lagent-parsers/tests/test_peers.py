@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+import lagent_lmdeploy.server
+import lagent_vllm.server
 from lagent.registry import create
 from lagent.schema import ParsedResponse, ToolCall
 
@@ -25,42 +27,9 @@ HERE = Path(__file__).parent / "peers"
 DIFFERENCES = json.loads((HERE / "differences.json").read_text(encoding="utf-8"))
 SPLITS = 3  # token by token, and at random
 
-NAMES = {  # ours: theirs
-    "vllm": {
-        "deepseek-v3": "deepseek_v3",
-        "deepseek-v3.1": "deepseek_v31",
-        "deepseek-v3.2": "deepseek_v32",
-        "functiongemma": "functiongemma",
-        "gemma-4": "gemma4",
-        "glm-4.5": "glm45",
-        "granite": "granite",
-        "harmony": "openai",
-        "hermes": "hermes",
-        "hunyuan": "hunyuan_a13b",
-        "internlm": "internlm",
-        "jamba": "jamba",
-        "kimi-k2": "kimi_k2",
-        "lfm2": "lfm2",
-        "llama3-json": "llama3_json",
-        "longcat": "longcat",
-        "minimax-m2": "minimax_m2",
-        "mistral": "mistral",
-        "olmo3": "olmo3",
-        "phi-4": "phi4_mini_json",
-        "pythonic": "pythonic",
-        "qwen3-coder": "qwen3_coder",
-        "seed-oss": "seed_oss",
-        "step3": "step3",
-    },
-    "lmdeploy": {
-        "deepseek-v3.2": "deepseek-v32",
-        "glm-4.5": "glm47",
-        "hermes": "qwen3",
-        "internlm": "internlm",
-        "kimi-k2": "kimi-k2",
-        "llama3-json": "llama3",
-        "qwen3-coder": "qwen3coder",
-    },
+NAMES = {  # ours: theirs; vLLM's parser for cohere needs a package that its environment does not have
+    "vllm": {name: parser for name, parser in lagent_vllm.server.PARSERS.tools.items() if name != "cohere"},
+    "lmdeploy": lagent_lmdeploy.server.PARSERS.tools,
 }
 REASONING = {"vllm": "deepseek_r1", "lmdeploy": "default"}  # of <think>
 OWN_REASONING = {"gemma-4": "gemma4", "harmony": "openai_gptoss", "mistral": "mistral", "seed-oss": "seed_oss"}  # ours: vLLM's

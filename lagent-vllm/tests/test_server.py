@@ -23,7 +23,7 @@ from lagent_engines.environments import engine_python, small_model
 from lagent_engines.testing import OwnedModelTests
 from lagent_parsers.templates import Template
 from lagent_vllm import AsyncVllmServer, VllmServer
-from lagent_vllm.server import _PARSERS
+from lagent_vllm.server import PARSERS
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1500)]
 
@@ -64,7 +64,7 @@ class TestVllmServer(VllmServerTests, ModelTests):
 
     def test_parsers_are_known_to_the_engine(self, setting: dict[str, Any]) -> None:
         (vllm,) = setting["python"].parents[1].glob("lib/python*/site-packages/vllm")
-        for names, module in ((_PARSERS.tools, "tool_parsers"), (_PARSERS.reasoning, "reasoning")):
+        for names, module in ((PARSERS.tools, "tool_parsers"), (PARSERS.reasoning, "reasoning")):
             registered = (vllm / module / "__init__.py").read_text()
             assert [name for name in names.values() if f'"{name}": (' not in registered] == []
 

@@ -20,9 +20,9 @@ from lagent_engines.pieces import Piece
 from lagent_engines.served import AsyncServedMixin, ServedModel
 from lagent_engines.server import Symptom
 
-__all__ = ["AsyncLMDeployClient", "AsyncLMDeployServer", "LMDeployClient", "LMDeployServer"]
+__all__ = ["PARSERS", "SYMPTOMS", "AsyncLMDeployClient", "AsyncLMDeployServer", "LMDeployClient", "LMDeployServer"]
 
-_PARSERS = EngineParsers(
+PARSERS = EngineParsers(
     tools={
         "deepseek-v3.2": "deepseek-v32",
         "glm-4.5": "glm47",
@@ -36,7 +36,7 @@ _PARSERS = EngineParsers(
 )
 """LMDeploy's parsers: the folders ``tool_parser`` and ``reasoning_parser`` of ``lmdeploy/serve/parsers``."""
 
-_SYMPTOMS = (
+SYMPTOMS = (
     Symptom(
         r"error: (unrecognized arguments|argument|ambiguous option).*",
         "correct serve_cfg, whose names are those of the options of lmdeploy serve api_server",
@@ -173,8 +173,8 @@ class LMDeployServer(_LMDeployMixin, OwnedModel):
             when the server starts.
     """
 
-    parsers: ClassVar[EngineParsers] = _PARSERS
-    symptoms = _SYMPTOMS
+    parsers: ClassVar[EngineParsers] = PARSERS
+    symptoms = SYMPTOMS
     port_option = "--server-port"
 
     def __init__(

@@ -67,25 +67,7 @@ def test_greedy_answers_are_those_of_transformers(pipeline: Any) -> None:
 
 def test_sessions_of_any_name_run_at_once_and_get_their_own_answers(pipeline: Any) -> None:
     names = [0, 1, "1", -5, "会话", 2**70, *(f"session {n}" for n in range(10))]
-    words = [
-        "red",
-        "blue",
-        "green",
-        "black",
-        "white",
-        "pink",
-        "gold",
-        "grey",
-        "north",
-        "south",
-        "east",
-        "west",
-        "cat",
-        "dog",
-        "cow",
-        "pig",
-    ]
-    questions = [f"Tell me about the word {word}." for word in words]
+    questions = [f"Tell me about the word {word}." for word in WORDS]
 
     def answer(question: str, name: Any = 0) -> str:
         return pipeline.chat(ask(question), session_id=name, max_new_tokens=8)

@@ -12,13 +12,13 @@ from typing import Any
 from lagent.errors import ContextOverflowError, EngineError, ModelConfigurationError, ModelError
 from lagent_vllm.processes import Log
 
-__all__ = ["answering", "check_length", "death", "starting"]
+__all__ = ["CAUSES", "answering", "check_length", "death", "starting"]
 
 _START = threading.Lock()
 """vLLM starts one engine at a time: settings of the process are changed on the way."""
 
 _MEMORY = "lower max_model_len, max_num_seqs or kv_cache_memory_bytes, choose a quantised model, or spread it over more GPUs (tp)"
-_CAUSES: tuple[tuple[str, type[ModelError], str], ...] = (
+CAUSES: tuple[tuple[str, type[ModelError], str], ...] = (
     (
         r"KV cache is needed, which is larger|No available memory for the cache blocks",
         ModelConfigurationError,
@@ -113,7 +113,7 @@ def _refusal(error: BaseException) -> ModelError:
 
 def _known(error: BaseException, log: Log) -> tuple[type[ModelError], str] | None:
     text = f"{type(error).__name__} {error}\n{log.tail()}"
-    return next(((kind, meaning) for pattern, kind, meaning in _CAUSES if re.search(pattern, text)), None)
+    return next(((kind, meaning) for pattern, kind, meaning in CAUSES if re.search(pattern, text)), None)
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,11 +10,11 @@ from lagent_engines.launch import EngineParsers, Launch, flags
 from lagent_engines.owned import OwnedModel
 from lagent_engines.served import AsyncServedMixin
 from lagent_engines.server import Symptom
-from lagent_vllm.errors import _CAUSES
+from lagent_vllm.errors import CAUSES
 
-__all__ = ["AsyncVllmServer", "VllmServer"]
+__all__ = ["PARSERS", "AsyncVllmServer", "VllmServer"]
 
-_PARSERS = EngineParsers(
+PARSERS = EngineParsers(
     tools={
         "cohere": "cohere_command3",
         "deepseek-v3": "deepseek_v3",
@@ -63,7 +63,7 @@ _PARSERS = EngineParsers(
 )
 """vLLM's parsers: ``vllm/tool_parsers/__init__.py`` and ``vllm/reasoning/__init__.py``."""
 
-_SYMPTOMS = (
+SYMPTOMS = (
     Symptom(
         r"error: (unrecognized arguments|argument|ambiguous option).*",
         "correct vllm_cfg, whose names are those of vLLM's command-line options",
@@ -89,7 +89,7 @@ _SYMPTOMS = (
         "check the name of the model, and the permissions of its repository",
         ModelConfigurationError,
     ),
-    *(Symptom(pattern, meaning, error) for pattern, error, meaning in _CAUSES),
+    *(Symptom(pattern, meaning, error) for pattern, error, meaning in CAUSES),
 )
 
 
@@ -110,8 +110,8 @@ class VllmServer(OwnedModel):
     """
 
     engine = "vllm"
-    parsers: ClassVar[EngineParsers] = _PARSERS
-    symptoms = _SYMPTOMS
+    parsers: ClassVar[EngineParsers] = PARSERS
+    symptoms = SYMPTOMS
     port_option = "--port"
 
     def __init__(self, path: str, tp: int = 1, vllm_cfg: Mapping[str, Any] | None = None, **options: Any) -> None:

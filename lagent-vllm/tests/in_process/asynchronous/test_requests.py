@@ -19,29 +19,12 @@ import pytest
 
 from lagent.errors import EngineError
 from lagent.testing.model_kit import ask
+from lagent_engines.testing import WORDS
 
 from ..conftest import PATH, SMALL
 
 QUESTION = ask("What is the capital of France?")
 SHARED_MEMORY = Path("/dev/shm")
-WORDS = [
-    "red",
-    "blue",
-    "green",
-    "black",
-    "white",
-    "pink",
-    "gold",
-    "grey",
-    "north",
-    "south",
-    "east",
-    "west",
-    "cat",
-    "dog",
-    "cow",
-    "pig",
-]
 
 
 def idle(model: Any) -> None:

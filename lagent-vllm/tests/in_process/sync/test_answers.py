@@ -12,25 +12,8 @@ import pytest
 from lagent.errors import ModelConfigurationError, UnsupportedCapabilityError
 from lagent.schema import ResponseBuilder
 from lagent.testing.model_kit import ask
+from lagent_engines.testing import WORDS
 
-WORDS = [
-    "red",
-    "blue",
-    "green",
-    "black",
-    "white",
-    "pink",
-    "gold",
-    "grey",
-    "north",
-    "south",
-    "east",
-    "west",
-    "cat",
-    "dog",
-    "cow",
-    "pig",
-]
 QUESTIONS = [ask(f"Tell me about the word {word}.") for word in WORDS]
 
 

@@ -19,7 +19,27 @@ from lagent.errors import EngineError, ModelConfigurationError
 from lagent.testing.kit import Kit, value_of
 from lagent.testing.model_kit import ask
 
-__all__ = ["OwnedModelTests", "ServedModelTests"]
+__all__ = ["WORDS", "OwnedModelTests", "ServedModelTests"]
+
+WORDS = (
+    "red",
+    "blue",
+    "green",
+    "black",
+    "white",
+    "pink",
+    "gold",
+    "grey",
+    "north",
+    "south",
+    "east",
+    "west",
+    "cat",
+    "dog",
+    "cow",
+    "pig",
+)
+"""What sixteen sessions may ask about, to get answers that differ."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
