@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lagent.schema import ModelResponse, ResponseBuilder
+from lagent_engines.testing import WORDS
 
 from .conftest import PATH
 

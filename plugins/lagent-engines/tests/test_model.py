@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, ClassVar
 
@@ -279,4 +280,23 @@ async def test_asynchronous_sessions_run_together() -> None:
     assert answers == [f"answer {number}" for number in range(64)]
     await model.restart()
     assert await model.chat(ask("[[a]]")) == "a"
+    await model.close()
+
+
+async def test_requests_that_are_cancelled_at_any_moment_leave_nothing_running() -> None:
+    model = AsyncScriptedEngine(load="now")
+    prepare = model._prepare
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.005)  # in a thread, which a cancelled task leaves alone
+        return prepare(*arguments)
+
+    model._prepare = slowly  # type: ignore[method-assign]
+    tasks = [asyncio.ensure_future(model.chat(ask("Count!"), number)) for number in range(100)]
+    for number, task in enumerate(tasks):
+        await asyncio.sleep(0.0003 * (number % 5))
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0.2)
+    assert not model.running
     await model.close()

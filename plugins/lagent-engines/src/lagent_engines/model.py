@@ -165,17 +165,17 @@ class EngineModel(BaseLLM):
         return flow.stream(self._respond(request))
 
     def _whole(self, request: ModelRequest) -> Flow[ModelResponse]:
-        (started,) = yield Call(self._start, ([request], False), blocking=True)
+        (started,) = yield from self._submit([request], streamed=False)
         return (yield from self._collect(started))
 
     def _respond(self, request: ModelRequest) -> Flow[ModelChunk]:
         """Emit the chunks of the answer."""
-        (started,) = yield Call(self._start, ([request], True), blocking=True)
+        (started,) = yield from self._submit([request], streamed=True)
         return (yield from self._drain(started))
 
     def _batch(self, requests: list[ModelRequest]) -> Flow[list[ModelResponse]]:
         """Answer several requests as one batch of the engine: all are handed over before the first is waited for."""
-        started: list[_Started] = yield Call(self._start, (requests, False), blocking=True)
+        started = yield from self._submit(requests, streamed=False)
         responses = []
         try:
             for each in started:
@@ -185,19 +185,24 @@ class EngineModel(BaseLLM):
                 yield each.source.close()
         return responses
 
-    def _start(self, requests: Sequence[ModelRequest], streamed: bool) -> list[_Started]:
+    def _submit(self, requests: Sequence[ModelRequest], *, streamed: bool) -> Flow[list[_Started]]:
         """Hand requests to the engine."""
-        prepared = [self._prepare(request, streamed) for request in requests]
-        self._ready()
+        prepared = yield Call(self._prepare_all, (requests, streamed), blocking=True)
+        # Not in a thread: one that is cancelled would go on, and nobody would close what it has started.
         started: list[_Started] = []
         try:
             for each in prepared:
                 started.append(_Started(each, self._generate(each.generation)))
         except BaseException:
             for other in started:
-                other.source.close().run()
+                yield other.source.close()
             raise
         return started
+
+    def _prepare_all(self, requests: Sequence[ModelRequest], streamed: bool) -> list[_Prepared]:
+        prepared = [self._prepare(request, streamed) for request in requests]
+        self._ready()
+        return prepared
 
     def _prepare(self, request: ModelRequest, streamed: bool) -> _Prepared:
         """Check what is asked, and say it in the engine's terms."""
