@@ -292,7 +292,7 @@ async def test_requests_that_are_cancelled_at_any_moment_leave_nothing_running()
         return prepare(*arguments)
 
     model._prepare = slowly  # type: ignore[method-assign]
-    tasks = [asyncio.ensure_future(model.chat(ask("Count!"), number)) for number in range(100)]
+    tasks = [asyncio.ensure_future(model.chat(ask(f"[[{'long ' * 1000}]]"), number)) for number in range(100)]
     for number, task in enumerate(tasks):
         await asyncio.sleep(0.0003 * (number % 5))
         task.cancel()
