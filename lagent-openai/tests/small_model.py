@@ -11,6 +11,7 @@ import pytest
 
 from lagent.errors import AuthenticationError
 from lagent.testing.kit import value_of
+from lagent_engines.testing import SmallModelKit
 
 KEY = "the-right-key"
 
@@ -21,18 +22,7 @@ def get(url: str) -> bytes:
         return answer.read()
 
 
-def past_calls() -> list[dict[str, Any]]:
-    """Two questions that were answered with a tool call: servers let a model write any text before a call that is required."""
-    messages = []
-    for number, city in enumerate(["Rome", "Oslo"]):
-        function = {"name": "get_weather", "arguments": {"city": city}}
-        calls = [{"id": f"call{number}", "type": "function", "function": function}]
-        messages.append({"role": "user", "content": f"What is the weather in {city}? Look it up."})
-        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
-    return messages
-
-
-class SmallModelTests:
+class SmallModelTests(SmallModelKit):
     """Goes before a conformance kit. A fixture ``url`` gives the server's base URL.
 
     Attributes:
@@ -41,8 +31,6 @@ class SmallModelTests:
     """
 
     kind: ClassVar[Any]
-    sampling: ClassVar[dict[str, Any]] = {"max_new_tokens": 16, "temperature": 0.0}
-    overflow_prompt = "word " * 4500
     lacking: ClassVar[tuple[str, ...]] = ("images",)
 
     def make(self, url: str, **options: Any) -> Any:
@@ -62,21 +50,6 @@ class SmallModelTests:
         model = self.make(url, key="a-wrong-key")
         yield model
         value_of(model.close)
-
-    def chat(self, model: Any, messages: Any, **options: Any) -> Any:
-        messages, options = self._shown(messages, options)
-        return super().chat(model, messages, **options)  # type: ignore[misc]
-
-    def stream(self, model: Any, messages: Any, **options: Any) -> Any:
-        messages, options = self._shown(messages, options)
-        return super().stream(model, messages, **options)  # type: ignore[misc]
-
-    @staticmethod
-    def _shown(messages: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if options.get("tool_choice") == "required":
-            messages = [*past_calls(), *messages]
-        room = {"max_new_tokens": 64} if options.keys() & {"tool_choice", "output_schema"} else {}
-        return messages, room | options
 
     # Beyond the kit
 

@@ -19,7 +19,7 @@ from lagent.errors import EngineError, ModelConfigurationError
 from lagent.testing.kit import Kit, value_of
 from lagent.testing.model_kit import ask
 
-__all__ = ["WORDS", "OwnedModelTests", "ServedModelTests"]
+__all__ = ["WORDS", "OwnedModelTests", "ServedModelTests", "SmallModelKit"]
 
 WORDS = (
     "red",
@@ -55,30 +55,14 @@ def _past_calls() -> list[dict[str, Any]]:
     return messages
 
 
-class ServedModelTests(Kit):
-    """Goes before :class:`lagent.testing.ModelTests` or :class:`lagent.testing.AsyncModelTests`, for a small model.
+class SmallModelKit(Kit):
+    """Goes before :class:`lagent.testing.ModelTests` or :class:`lagent.testing.AsyncModelTests`, for a small model behind a server.
 
     A small model needs to be shown what is meant: servers let a model write any text before a call that is required.
-
-    Attributes:
-        running_metric: the metric of the server that counts the requests its engine is working on, to have it tested that those end
-            which are given up; ``None`` where another class tests it.
     """
 
     sampling: ClassVar[dict[str, Any]] = {"max_new_tokens": 16, "temperature": 0.0}
     overflow_prompt: ClassVar[str | None] = "word " * 4500
-    running_metric: ClassVar[str | None] = None
-
-    def connected(self, model: Any, **options: Any) -> Any:
-        """Another model at the server of ``model``."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def failing_model(self, model: Any) -> Iterator[Any]:
-        self.chat(model, ask("Hello"))
-        failing = self.connected(model, key="a-wrong-key", retry=0)
-        yield failing
-        value_of(failing.close)
 
     def chat(self, model: Any, messages: Any, **options: Any) -> Any:
         messages, options = self._shown(messages, options)
@@ -94,6 +78,28 @@ class ServedModelTests(Kit):
             messages = [*_past_calls(), *messages]
         room = {"max_new_tokens": 64} if options.keys() & {"tool_choice", "output_schema"} else {}
         return messages, room | options
+
+
+class ServedModelTests(SmallModelKit):
+    """What models behind the server of an engine have to do, beyond the kit.
+
+    Attributes:
+        running_metric: the metric of the server that counts the requests its engine is working on, to have it tested that those end
+            which are given up; ``None`` where another class tests it.
+    """
+
+    running_metric: ClassVar[str | None] = None
+
+    def connected(self, model: Any, **options: Any) -> Any:
+        """Another model at the server of ``model``."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def failing_model(self, model: Any) -> Iterator[Any]:
+        self.chat(model, ask("Hello"))
+        failing = self.connected(model, key="a-wrong-key", retry=0)
+        yield failing
+        value_of(failing.close)
 
     def get(self, model: Any, path: str, key: str | None = None) -> str:
         """What the server has at ``path``."""
