@@ -104,7 +104,10 @@ class Call:
             else:
                 value = self.function(*self.args, **self.kwargs)
             if isinstance(value, Future):
-                return value.result() if value.done() else await asyncio.wrap_future(value)
+                if value.done():  # a reader of what is always there would keep the loop to itself, and could not be cancelled
+                    await asyncio.sleep(0)
+                    return value.result()
+                return await asyncio.wrap_future(value)
             return await value if hasattr(value, "__await__") else value
         finally:
             if token is not None:

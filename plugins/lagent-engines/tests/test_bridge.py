@@ -140,3 +140,29 @@ def test_another_loop_is_left_running() -> None:
     guest.close()
     assert owner.loop.is_running()
     owner.close()
+
+
+async def test_a_source_that_is_faster_than_its_reader_leaves_the_loop_to_others(bridge: Bridge) -> None:
+    class Fast(Source):
+        async def __call__(self) -> AsyncGenerator[int, None]:
+            for number in range(200_000):
+                yield number
+            ended.set()
+
+    ended = threading.Event()
+    stream = bridge.stream(Fast())
+    await asyncio.to_thread(ended.wait)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(other())
+    for _ in range(1000):
+        await stream.next().arun()
+    task.cancel()
+    assert turns >= 500, "the reader has kept the loop to itself"
+    await stream.close().arun()
