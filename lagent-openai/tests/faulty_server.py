@@ -119,19 +119,23 @@ class Server:
                 headers[name.lower()] = value.strip()
             body = reader.read(int(headers.get("content-length", 0)))
             reply = self.reply_to(Request(method, path, headers, json.loads(body) if body else None))
+            *working, last = reply.steps
             with self.lock:
                 self.running += 1
                 self.peak = max(self.peak, self.running)
             try:
-                if not self.perform(connection, reply):
-                    return
+                goes_on = self.perform(connection, working)
             finally:
                 with self.lock:
-                    self.running -= 1
+                    self.running -= 1  # before the last step, upon which the client may ask again
+            if not (goes_on and self.perform(connection, [last])):
+                return
+            if any(isinstance(step, bytes) and b"connection: close" in step for step in reply.steps):
+                return
 
-    def perform(self, connection: socket.socket, reply: Reply) -> bool:
-        """Do what ``reply`` says; whether the connection goes on."""
-        for step in reply.steps:
+    def perform(self, connection: socket.socket, steps: list[Any]) -> bool:
+        """Take steps of a reply; whether the connection goes on."""
+        for step in steps:
             if isinstance(step, bytes):
                 connection.sendall(step)
             elif isinstance(step, (int, float)):
@@ -144,7 +148,7 @@ class Server:
                 if connection.recv(1) == b"":
                     self.gone.set()
                 return False
-        return not any(isinstance(step, bytes) and b"connection: close" in step for step in reply.steps)
+        return True
 
 
 @contextmanager
