@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lagent.flow import END, Call, Gather, Sleep, Stream, StreamClosed, arun, astream, current_session, invoke, run, stream
+from lagent.threads import Mailbox
 
 
 def steps(log: list[Any]) -> Any:
@@ -287,3 +288,43 @@ def test_invoke_hands_on_streams_and_gives_the_last_item() -> None:
         assert asyncio.run(atake(invoke(function, 3, blocking=True, session_id="s", each=each))) == [0, 10, 20]
         assert run(invoke(function, 0, blocking=False, session_id="s")) is None
     assert run(invoke(lambda session_id: session_id, blocking=False, session_id="s")) == "s"
+
+
+# Mailbox -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mailbox_hands_over_in_order_whoever_is_first() -> None:
+    box = Mailbox()
+    box.put(1)
+    box.put(2)
+    assert [box.take().result(), box.take().result()] == [1, 2]
+    later = box.take()
+    assert not later.done()
+    threading.Thread(target=box.put, args=(3,)).start()
+    assert later.result(20) == 3
+    box.fail(ValueError("wrong"))
+    with pytest.raises(ValueError, match="wrong"):
+        box.take().result()
+
+
+def test_a_reader_of_a_mailbox_who_left_takes_nothing() -> None:
+    box = Mailbox()
+    assert box.take().cancel()
+    box.put(1)
+    assert box.take().result() == 1
+
+
+async def test_a_mailbox_is_read_from_a_flow_of_either_colour() -> None:
+    box = Mailbox()
+
+    def reading() -> Any:
+        return ((yield Call(box.take)), (yield Call(box.take)))
+
+    threading.Timer(0.05, lambda: [box.put(1), box.put(2)]).start()
+    assert await arun(reading()) == (1, 2)
+    box.put(3)
+    box.put(4)
+    assert run(reading()) == (3, 4)
+    box.put(5)
+    box.put(6)
+    assert await arun(reading()) == (5, 6), "what is there already"

@@ -265,6 +265,14 @@ class TestTemplates:
         assert parser(["text ", {"role": "user", "content": "x"}]) == "text U: x\nA: "
         assert LMTemplateParser()([{"role": "user", "content": "x"}, "", "y"]) == "x\ny"
 
+    def test_a_text_that_the_model_does_not_continue(self) -> None:
+        parser = LMTemplateParser(
+            [{**item, "generate": True} if item["role"] == "assistant" else item for item in INTERNLM2_META]
+        )
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        assert parser(said) + "<|im_end|>\n" == parser(said, generate=False)
+        assert parser(said[:1], generate=False) == "<|im_start|>user\na<|im_end|>\n"
+
     @pytest.mark.parametrize("wrong", ["chatml", {"role": "user"}, [{"begin": "x"}], [3], [{"role": "a"}, {"role": "a"}]])
     def test_what_is_no_template(self, wrong: Any) -> None:
         with pytest.raises(ModelConfigurationError, match="meta_template"):
@@ -287,3 +295,11 @@ class TestTemplates:
             assert not check_template(parser, lambda messages: "[INST]" + own_template(messages) + "\n")
         assert check_template(parser, lambda messages: "else", on_mismatch="ignore")
         assert check_template(LMTemplateParser(), lambda messages: "else", on_mismatch="error")
+
+
+def test_images_are_refused_where_they_are_new() -> None:
+    model = Whole("x")
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]}
+    with pytest.raises(UnsupportedCapabilityError, match="does not support 'images'"):
+        model.chat([image])
+    assert model.chat([image, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}])
