@@ -71,7 +71,6 @@ class LMDeployPipeline(EngineModel):
     ) -> None:
         check_version()
         self._engine: Engine | None = None
-        self._trust_remote_code = trust_remote_code
         config = engine_config(path, backend, pipeline_cfg, tp=tp, adapters=adapters, trust_remote_code=trust_remote_code)
         template = None if options.get("meta_template") else _template(chat_template_config, model_name, options)
         self._pipeline_options = {
@@ -87,10 +86,10 @@ class LMDeployPipeline(EngineModel):
     def _load_tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        config = self._pipeline_options["backend_config"]
+        config, trusted = (self._pipeline_options[name] for name in ("backend_config", "trust_remote_code"))
         try:
             return AutoTokenizer.from_pretrained(
-                self.path, trust_remote_code=self._trust_remote_code, revision=config.revision, cache_dir=config.download_dir
+                self.path, trust_remote_code=trusted, revision=config.revision, cache_dir=config.download_dir
             )
         except (OSError, ValueError, KeyError) as error:
             raise ModelConfigurationError(f"no tokenizer of a model can be loaded from {self.path!r}: {error}") from error

@@ -7,11 +7,9 @@ from typing import Any
 
 from lagent.errors import ModelConfigurationError
 from lagent.llms import LMTemplateParser
+from lagent_engines.templates import MARK
 
 __all__ = ["ConfiguredTemplate", "template_config"]
-
-_MARK = "d41d8cd9"
-"""A text that no template writes by itself."""
 
 
 def template_config(given: Any, model_name: str | None) -> Any:
@@ -67,7 +65,7 @@ class ConfiguredTemplate(LMTemplateParser):
         if generate:
             return self._text(messages)
         # LMDeploy always lets an answer begin, or the last one go on: a question more, and what comes before it has ended.
-        return self._text([*messages, {"role": "user", "content": _MARK}]).partition(_MARK)[0].removesuffix(self._template.user)
+        return self._text([*messages, {"role": "user", "content": MARK}]).partition(MARK)[0].removesuffix(self._template.user)
 
     def _text(self, messages: list[dict[str, Any]]) -> str:
         try:

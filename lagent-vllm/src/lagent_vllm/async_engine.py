@@ -11,13 +11,14 @@ from typing import Any
 from lagent.errors import EngineError
 from lagent_engines import Bridge, BridgedStream, Piece
 from lagent_vllm import errors
+from lagent_vllm.engine import BaseEngine
 from lagent_vllm.processes import Log, processes_of
 from lagent_vllm.requests import EngineRequest, Outputs
 
 __all__ = ["AsyncEngine"]
 
 
-class AsyncEngine:
+class AsyncEngine(BaseEngine):
     """``AsyncLLM`` on an event loop of its own, for callers on any loop or thread.
 
     Args:
@@ -32,7 +33,7 @@ class AsyncEngine:
         self._log = Log()
         self._running: dict[str, Any] = {}  # the task of each request
         self._closed = False
-        self._engine: Any = None
+        self._engine = None
         self._bridge = Bridge()
         try:
             with errors.starting(arguments, self._log):
@@ -52,16 +53,6 @@ class AsyncEngine:
         except BaseException:
             self._engine.shutdown()
             raise
-
-    @property
-    def max_model_len(self) -> int:
-        """How many tokens a request may have, prompt and answer."""
-        return int(self._engine.model_config.max_model_len)
-
-    @property
-    def running(self) -> int:
-        """How many requests vLLM works on."""
-        return int(self._engine.get_num_unfinished_requests())
 
     def generate(self, request: EngineRequest) -> BridgedStream:
         """Hand ``request`` to the engine.

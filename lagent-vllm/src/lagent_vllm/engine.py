@@ -14,13 +14,29 @@ from lagent_vllm import errors
 from lagent_vllm.processes import Log, processes_of, tell_of_death
 from lagent_vllm.requests import EngineRequest, Outputs
 
-__all__ = ["Engine"]
+__all__ = ["BaseEngine", "Engine"]
 
 _in_process: weakref.WeakSet[Engine] = weakref.WeakSet()
 """The engine without a process of its own, if there is one: vLLM has one set of process groups for each process."""
 
 
-class Engine:
+class BaseEngine:
+    """What both kinds of engine tell of the one of vLLM that they hold."""
+
+    _engine: Any
+
+    @property
+    def max_model_len(self) -> int:
+        """How many tokens a request may have, prompt and answer."""
+        return int(self._engine.model_config.max_model_len)
+
+    @property
+    def running(self) -> int:
+        """How many requests vLLM works on."""
+        return int(self._engine.get_num_unfinished_requests())
+
+
+class Engine(BaseEngine):
     """``vllm.LLM``, for any number of threads.
 
     It works only while somebody waits for it: whoever waits takes a step of the engine, which serves all requests.
@@ -38,7 +54,7 @@ class Engine:
         self._turns = _Turns()
         self._answers: dict[str, Generated] = {}
         self._failure: Exception | None = None
-        self._engine: Any = None
+        self._engine = None
         with errors.starting(arguments, self._log):
             _claim(self)
             try:
@@ -51,16 +67,6 @@ class Engine:
             except BaseException:
                 self._stop()
                 raise
-
-    @property
-    def max_model_len(self) -> int:
-        """How many tokens a request may have, prompt and answer."""
-        return int(self._engine.model_config.max_model_len)
-
-    @property
-    def running(self) -> int:
-        """How many requests vLLM works on."""
-        return int(self._engine.get_num_unfinished_requests())
 
     def generate(self, request: EngineRequest) -> Generated:
         """Hand ``request`` to the engine.

@@ -65,8 +65,8 @@ def starting(arguments: Mapping[str, Any], log: Log) -> Iterator[None]:
 @contextmanager
 def answering(log: Log) -> Iterator[None]:
     """Turns what vLLM raises for a request into a :class:`ModelError`."""
-    from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found, unused-ignore]
-    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # type: ignore[import-not-found, unused-ignore]
+    from vllm.exceptions import VLLMClientError
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
     try:
         yield

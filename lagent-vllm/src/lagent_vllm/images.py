@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lagent.errors import ModelConfigurationError
-from lagent_engines import is_image
+from lagent.llms import is_image
 
 __all__ = ["Images"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from lagent.llms.base import AsyncBaseLLM, AsyncLLMMixin, BaseLLM
 from lagent.llms.meta_template import INTERNLM2_META, LMTemplateParser, check_template
-from lagent.llms.request import Capabilities, ModelRequest
+from lagent.llms.request import Capabilities, ModelRequest, is_image, without_examples
 
 __all__ = [
     "INTERNLM2_META",
@@ -15,6 +15,8 @@ __all__ = [
     "LMTemplateParser",
     "ModelRequest",
     "check_template",
+    "is_image",
+    "without_examples",
 ]
 
 

@@ -24,7 +24,7 @@ from lagent.errors import (
 from lagent.flow import END, Call, Flow, Gather, Sleep, Stream
 from lagent.llms.adapt import as_response
 from lagent.llms.meta_template import LMTemplateParser
-from lagent.llms.request import Capabilities, Message, ModelRequest
+from lagent.llms.request import Capabilities, Message, ModelRequest, is_image
 from lagent.schema import ModelChunk, ModelResponse, ResponseBuilder, SessionId
 
 __all__ = ["AsyncBaseLLM", "AsyncLLMMixin", "BaseLLM"]
@@ -295,7 +295,7 @@ def _new_image(inputs: Any) -> bool:
         itertools.takewhile(lambda message: message["role"] != "assistant", reversed(inputs)) if isinstance(inputs, list) else ()
     )
     parts = (part for message in new if isinstance(message.get("content"), list) for part in message["content"])
-    return any("image" in str(part.get("type")) for part in parts if isinstance(part, Mapping))
+    return any(is_image(part) for part in parts if isinstance(part, Mapping))
 
 
 def _without_system(messages: list[Message]) -> list[Message]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import define, field
 
 from lagent.schema import SessionId
 
-__all__ = ["Capabilities", "Message", "ModelRequest"]
+__all__ = ["Capabilities", "Message", "ModelRequest", "is_image", "without_examples"]
 
 Message = dict[str, Any]
 
@@ -66,3 +67,13 @@ class ModelRequest:
     tool_choice: str | Message | None = None
     output_schema: dict[str, Any] | None = None
     params: dict[str, Any] = field(factory=dict)
+
+
+def is_image(part: Mapping[str, Any]) -> bool:
+    """Whether a content part in OpenAI's form is an image."""
+    return "image" in str(part.get("type"))
+
+
+def without_examples(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """``tool`` as chat templates know it: function schemas in OpenAI's form have no ``examples``."""
+    return {**tool, "function": {name: value for name, value in tool["function"].items() if name != "examples"}}

@@ -2,10 +2,10 @@
 
 from lagent_engines.answers import Answer, required_call
 from lagent_engines.bridge import Bridge, BridgedStream
-from lagent_engines.model import AsyncEngineMixin, EngineModel, Source
-from lagent_engines.pieces import Generation, Piece
+from lagent_engines.model import AsyncEngineMixin, EngineModel
+from lagent_engines.pieces import Generation, Piece, Source
 from lagent_engines.prompts import Prompt, Prompts, Reply
-from lagent_engines.templates import ChatTemplate, MetaTemplate, Template, is_image
+from lagent_engines.templates import ChatTemplate, MetaTemplate, Template
 
 __all__ = [
     "Answer",
@@ -22,6 +22,5 @@ __all__ = [
     "Reply",
     "Source",
     "Template",
-    "is_image",
     "required_call",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from lagent.errors import ConfigurationError, ModelConfigurationError
-from lagent_parsers import detect
+from lagent_engines.parsers import detected
 from lagent_parsers.templates import Template, template_in, template_of
 
 __all__ = ["EngineParsers", "Launch", "ModelFiles", "flags"]
@@ -91,7 +91,7 @@ class EngineParsers:
             tool_parser, reasoning_parser: ``"auto"`` tells by the template; ``None`` does without; else a name of lagent-parsers, or one
                 that the engine knows.
         """
-        found = _detected(template)
+        found = detected(template.source if template is not None else None)
         dialect, style = found.get("type"), found.get("reasoning")
         if tool_parser == "auto":
             tools = self.tools.get(str(dialect))
@@ -103,15 +103,6 @@ class EngineParsers:
             return tools, None
         names = [str(dialect), f"{style} started" if found.get("reasoning_started") else str(style), str(style)]
         return tools, next((self.reasoning[name] for name in names if name in self.reasoning), None)
-
-
-def _detected(template: Template | None) -> dict[str, Any]:
-    if template is None:
-        return {}
-    try:
-        return detect(template.source)
-    except ConfigurationError:  # a plain template, whose models write neither
-        return {}
 
 
 @frozen

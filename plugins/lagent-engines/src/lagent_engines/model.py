@@ -5,34 +5,25 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from attrs import evolve, frozen
 
 from lagent import flow
-from lagent.errors import ConfigurationError, EngineError, ModelConfigurationError
-from lagent.flow import END, Call, Flow, Step
-from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template
+from lagent.errors import EngineError, ModelConfigurationError
+from lagent.flow import END, Call, Flow
+from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template, without_examples
 from lagent.registry import create
 from lagent.schema import ModelChunk, ModelResponse, SessionId, Usage
 from lagent.threads import in_thread
 from lagent_engines.answers import Answer, required_call
-from lagent_engines.pieces import Generation
+from lagent_engines.parsers import parsers_of
+from lagent_engines.pieces import Generation, Source
 from lagent_engines.prompts import Prompt, Prompts
 from lagent_engines.templates import ChatTemplate, MetaTemplate, Template
-from lagent_parsers import STYLES, DialectParser, detect
+from lagent_parsers import STYLES, DialectParser
 
-__all__ = ["AsyncEngineMixin", "EngineModel", "Source"]
-
-
-class Source(Protocol):
-    """What an engine generates, as steps of a flow: a :class:`lagent.flow.Stream` or a :class:`lagent_engines.BridgedStream`.
-
-    The items are of :class:`Piece`; the last has a ``finish_reason`` and the usage. Closing ends the generation in the engine.
-    """
-
-    def next(self) -> Step: ...
-    def close(self) -> Step: ...
+__all__ = ["AsyncEngineMixin", "EngineModel"]
 
 
 class EngineModel(BaseLLM):
@@ -92,7 +83,7 @@ class EngineModel(BaseLLM):
         self._chat_template = own
         self._prompts = Prompts(template, self._tokenizer, add_special_tokens=template is not own)
         source = None if self.meta_template else own.source
-        self._with_tools, self._without_tools = _parsers(source, self._tokenizer, tool_parser, reasoning_parser)
+        self._with_tools, self._without_tools = parsers_of(source, self._tokenizer, tool_parser, reasoning_parser)
         self.capabilities = evolve(
             self.engine_capabilities,
             system_role=template is not own or own.knows("system"),
@@ -217,7 +208,7 @@ class EngineModel(BaseLLM):
         prompt = None
         if request.messages:
             self._check_roles(request.messages)
-            tools = [_without_examples(tool) for tool in request.tools or ()]
+            tools = [without_examples(tool) for tool in request.tools or ()]
             prompt = self._prompts.make(request.messages, tools or None, options, request.session_id)
         ids = self._prompts.plain(request.prompt or "") if prompt is None else prompt.ids
         constrained = call or request.output_schema or params.keys() & self.constraints
@@ -359,33 +350,3 @@ class _Started:
 
     asked: _Prepared
     source: Source
-
-
-def _parsers(
-    source: str | None, tokenizer: Any, tool_parser: str | Mapping[str, Any] | None, reasoning_parser: str | None
-) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """What reads answers where tools are offered, and where they are not, as tables for the registry.
-
-    Raises:
-        ConfigurationError: there is no such parser.
-    """
-    try:
-        found = detect(source, tokenizer) if source is not None else {}
-    except ConfigurationError:  # a plain template, whose models write neither
-        found = {}
-    style = found.get("reasoning") if reasoning_parser == "auto" else reasoning_parser
-    if tool_parser == "auto":
-        tool_parser = found.get("type") if found.get("type") != "reasoning" else None
-    spec = {"type": tool_parser} if isinstance(tool_parser, str) else tool_parser
-    without = {"type": "reasoning", "reasoning": style} if style is not None else None
-    if spec is None:
-        return None, without
-    parser = create("parsers", spec)
-    if style is None and reasoning_parser == "auto" and parser.styles:
-        return spec, spec  # a dialect that has reasoning of its own form
-    return {"reasoning": style or "none", **spec}, without
-
-
-def _without_examples(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """``tool`` as chat templates know it."""
-    return {**tool, "function": {name: value for name, value in tool["function"].items() if name != "examples"}}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field
 
+from lagent.flow import Step
 from lagent.schema import SessionId, Usage
 
-__all__ = ["Generation", "Piece"]
+__all__ = ["Generation", "Piece", "Source"]
 
 
 @define
@@ -54,3 +55,13 @@ class Piece:
     usage: Usage | None = None
     extra: dict[str, Any] = field(factory=dict)
     stopped_by: str | None = None
+
+
+class Source(Protocol):
+    """What an engine generates, as steps of a flow: a :class:`lagent.flow.Stream` or a :class:`lagent_engines.BridgedStream`.
+
+    The items are of :class:`Piece`; the last has a ``finish_reason`` and the usage. Closing ends the generation in the engine.
+    """
+
+    def next(self) -> Step: ...
+    def close(self) -> Step: ...

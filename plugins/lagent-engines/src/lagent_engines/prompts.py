@@ -18,11 +18,10 @@ from attrs import define, evolve, field, frozen
 
 from lagent.errors import ModelConfigurationError
 from lagent.schema import SessionId
-from lagent_engines.templates import Message, Template
+from lagent_engines.templates import MARK, Message, Template
 
 __all__ = ["Prompt", "Prompts", "Reply"]
 
-_MARK = "d41d8cd9"
 _SESSIONS = 4096
 """How many sessions are remembered; one that was forgotten is rendered and tokenised as a whole once."""
 _CONVERSATIONS = 8
@@ -270,7 +269,7 @@ class Prompts:
 
         question: Message = {"role": "user", "content": "?"}
         try:
-            end = render([question, {"role": "assistant", "content": _MARK}], generate=False).rpartition(_MARK)[2]
+            end = render([question, {"role": "assistant", "content": MARK}], generate=False).rpartition(MARK)[2]
         except ModelConfigurationError:
             return "", False
         local = True

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from lagent.errors import ModelConfigurationError
-from lagent.llms import LMTemplateParser
+from lagent.llms import LMTemplateParser, is_image
 
-__all__ = ["ChatTemplate", "MetaTemplate", "Template", "is_image"]
+__all__ = ["MARK", "ChatTemplate", "MetaTemplate", "Template"]
 
 Message = dict[str, Any]
 
-_MARK = "d41d8cd9"
+MARK = "d41d8cd9"
 """A word that no template writes by itself."""
 _CALL = {"id": "call00000", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 _TOOL: Message = {
     "type": "function",
-    "function": {"name": _MARK, "description": "Looks up.", "parameters": {"type": "object", "properties": {}}},
+    "function": {"name": MARK, "description": "Looks up.", "parameters": {"type": "object", "properties": {}}},
 }
 
 
@@ -88,27 +88,27 @@ class ChatTemplate:
     def knows(self, role: str) -> bool:
         """Whether messages of ``role`` come into the text; templates refuse roles, or leave them out without a word."""
         if role not in self._knows:
-            marked: Message = {"role": role, "content": _MARK}
+            marked: Message = {"role": role, "content": MARK}
             question: Message = {"role": "user", "content": "?"}
             if role == "tool":
                 asked = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
                 probes = [[question, asked, {**marked, "tool_call_id": _CALL["id"], "name": "look_up"}]]
             else:
                 probes = [[marked, question], [question, marked]]  # a system message comes first, an assistant's later
-            self._knows[role] = any(_MARK in self._attempt(probe) for probe in probes)
+            self._knows[role] = any(MARK in self._attempt(probe) for probe in probes)
         return self._knows[role]
 
     def knows_tools(self) -> bool:
         """Whether tools come into the text."""
-        return _MARK in self._attempt([{"role": "user", "content": "?"}], [_TOOL])
+        return MARK in self._attempt([{"role": "user", "content": "?"}], [_TOOL])
 
     def knows_images(self) -> bool:
         """Whether images get a place in the text."""
-        text: Message = {"type": "text", "text": _MARK}
+        text: Message = {"type": "text", "text": MARK}
         with_image, without = (
             self._attempt([{"role": "user", "content": parts}]) for parts in ([{"type": "image"}, text], [text])
         )
-        return _MARK in with_image and with_image != without
+        return MARK in with_image and with_image != without
 
     def _attempt(self, messages: list[Message], tools: list[Message] | None = None) -> str:
         try:
@@ -138,17 +138,13 @@ def _for_template(message: Message) -> Message:
     """``message`` in the form that templates expect: content as text, arguments of tool calls as objects."""
     content = message.get("content")
     if isinstance(content, list):
+        # They leave a place for an image, in which the engine puts what the model sees.
         parts = [{"type": "image"} if is_image(part) else part for part in content]
         plain = all(part.get("type") == "text" for part in parts)
         message = {**message, "content": "\n".join(part["text"] for part in parts) if plain else parts}
     if message.get("tool_calls"):
         message = {**message, "tool_calls": [_call_for_template(call) for call in message["tool_calls"]]}
     return message
-
-
-def is_image(part: Mapping[str, Any]) -> bool:
-    """Whether a content part is an image; templates leave a place for it, in which the engine puts what the model sees."""
-    return "image" in str(part.get("type"))
 
 
 def _call_for_template(call: Mapping[str, Any]) -> Mapping[str, Any]:

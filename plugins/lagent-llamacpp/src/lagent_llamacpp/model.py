@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from lagent import flow
 from lagent.errors import ModelConfigurationError
 from lagent.flow import Flow
-from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template
+from lagent.llms import AsyncLLMMixin, BaseLLM, Capabilities, ModelRequest, check_template, without_examples
 from lagent.schema import ModelChunk
 from lagent_llamacpp import models
 from lagent_llamacpp.engine import Engine
@@ -117,7 +117,7 @@ class LlamaCppModel(BaseLLM):
             # llama.cpp does not hold a model to a call that is required; guidance does.
             if not self._own_tools or request.prompt is not None or choice not in ("auto", "none"):
                 return (yield from self._guided.respond(request, choice, body))
-            body.update(tools=[_without_examples(tool) for tool in request.tools], tool_choice=choice)
+            body.update(tools=[without_examples(tool) for tool in request.tools], tool_choice=choice)
         if request.prompt is not None:
             return (yield from self._engine.emit("text", {**body, "prompt": request.prompt}))
         return (yield from self._engine.emit("chat", {**body, "messages": request.messages}))
@@ -139,8 +139,3 @@ class AsyncLlamaCppModel(AsyncLLMMixin, LlamaCppModel):
 
     def _stream(self, request: ModelRequest) -> AsyncIterator[ModelChunk]:  # type: ignore[override]
         return flow.astream(self._respond(request))
-
-
-def _without_examples(tool: dict[str, Any]) -> dict[str, Any]:
-    """``tool`` as chat templates know it."""
-    return {**tool, "function": {name: value for name, value in tool["function"].items() if name != "examples"}}
